@@ -1,0 +1,86 @@
+#!/bin/sh
+# What a newcomer runs: ./do demo, ./do test. Installs what is missing (packages.txt), builds, does it.
+set -eu
+cd "$(dirname "$0")"
+
+usage() {
+    cat <<'TEXT'
+usage: ./do COMMAND
+
+  demo      install what is missing, build, and watch a model being trained inside a memory budget (3 minutes)
+  test      install what is missing, build, and run the tests
+  build     install what is missing and build: the program is then build/ebb
+  torture   the stress tests in full: delays on every queue, NaN in dead memory, smallest buffers
+  lint      the style's rules that a script can check
+  bench     tokens per second on this machine's processor
+  setup     only install what is missing
+TEXT
+}
+
+packages() {
+    sed 's/#.*//' packages.txt | tr -s ' \n' ' '
+}
+
+# apt is asked only if something is missing.
+setup() {
+    missing=""
+    for p in $(packages); do
+        dpkg-query -W -f '${Status}' "$p" 2>/dev/null | grep -q '^install ok installed' || missing="$missing $p"
+    done
+    [ -n "$missing" ] || return 0
+    echo "installing:$missing"
+    if [ "$(id -u)" -eq 0 ]; then sudo=""; else sudo="sudo"; fi
+    $sudo env DEBIAN_FRONTEND=noninteractive apt-get update -q
+    # shellcheck disable=SC2086
+    $sudo env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends $missing
+}
+
+# configure_and_build FOLDER TARGET [CMAKE OPTION ...]
+configure_and_build() {
+    folder=$1 target=$2
+    shift 2
+    cmake -S . -B "$folder" -G Ninja "$@" >"$folder.log" 2>&1 || { cat "$folder.log"; exit 1; }
+    cmake --build "$folder" --target "$target"
+}
+
+build() {
+    setup
+    configure_and_build build all -DCMAKE_BUILD_TYPE=Release
+}
+
+torture_build() {
+    configure_and_build build-torture all -DCMAKE_BUILD_TYPE=Release -DEBB_TORTURE=ON
+}
+
+case "${1:-}" in
+setup) setup ;;
+build) build ;;
+demo)
+    build
+    exec sh examples/demo.sh build
+    ;;
+test)
+    build
+    sh tools/lint.sh build
+    ctest --test-dir build --output-on-failure
+    ;;
+torture)
+    setup
+    torture_build
+    EBB_TORTURE_FULL=1 ctest --test-dir build-torture --output-on-failure -R '^(program|stash|device|train)_'
+    ;;
+lint)
+    build
+    sh tools/lint.sh build
+    ;;
+bench)
+    build
+    shift
+    exec sh bench/cpu.sh build "$@"
+    ;;
+help | --help | -h) usage ;;
+*)
+    usage >&2
+    exit 2
+    ;;
+esac
