@@ -1,0 +1,228 @@
+/* The device's front: checks arguments, finds the backend, passes the call on.
+ *
+ * A wrong argument here is our own mistake and stops the process (EBB_ASSERT); what the machine or
+ * the user makes fail is a status from the backend. SPDX-License-Identifier: Apache-2.0 */
+#include "device/device.h"
+
+#include "device/device_int.h"
+
+struct backend_row {
+    const char *name;
+    const struct ebb_device_backend *(*get)(void); /* NULL: not in this build */
+};
+
+static const struct backend_row backends[] = {
+    [EBB_BACKEND_CPU] = {"cpu", ebb_device_backend_cpu},
+    [EBB_BACKEND_CUDA] = {"cuda", NULL},
+};
+
+static const char *const queue_names[EBB_QUEUE_COUNT] = {"compute", "out", "in"};
+static const char *const space_names[EBB_SPACE_COUNT] = {"device", "host"};
+
+/* Ranges are converted, so that a value out of the enum stops here instead of reading past a table.
+ */
+static bool queue_is_valid(enum ebb_queue queue)
+{
+    return (unsigned)queue < EBB_QUEUE_COUNT;
+}
+
+static bool space_is_valid(enum ebb_space space)
+{
+    return (unsigned)space < EBB_SPACE_COUNT;
+}
+
+const char *ebb_queue_name(enum ebb_queue queue)
+{
+    EBB_ASSERT(queue_is_valid(queue));
+    return queue_names[queue];
+}
+
+const char *ebb_space_name(enum ebb_space space)
+{
+    EBB_ASSERT(space_is_valid(space));
+    return space_names[space];
+}
+
+enum ebb_space ebb_device_space_of(const struct ebb_device *device, const void *at)
+{
+    for (int i = 0; i < EBB_SPACE_COUNT; i++) {
+        const struct ebb_device_space *space = &device->space[i];
+        uintptr_t first = (uintptr_t)space->base;
+        if (space->base != NULL && (uintptr_t)at >= first &&
+            (uintptr_t)at - first < (uintptr_t)space->bytes)
+            return (enum ebb_space)i;
+    }
+    return EBB_SPACE_COUNT;
+}
+
+enum ebb_status ebb_device_create(struct ebb_ctx *ctx, const struct ebb_device_options *options,
+                                  struct ebb_device **device)
+{
+    *device = NULL;
+    unsigned at = (unsigned)options->backend;
+    EBB_ASSERT(at < sizeof backends / sizeof backends[0]);
+    const struct backend_row *row = &backends[at];
+    if (row->get == NULL)
+        return EBB_FAIL(ctx, EBB_UNSUPPORTED,
+                        "backend '%s' was asked for, but this build has the CPU backend only\nuse "
+                        "the backend 'cpu', "
+                        "or a build with '%s'",
+                        row->name, row->name);
+    if (options->threads < 0 || options->threads > 1024)
+        return EBB_FAIL(ctx, EBB_BAD_CONFIG,
+                        "%d threads for the device; wanted 1 to 1024, or 0 for every processor",
+                        options->threads);
+    for (int i = 0; i < EBB_QUEUE_COUNT; i++)
+        if (options->delay_us[i] < 0 || options->delay_us[i] > 1000000)
+            return EBB_FAIL(ctx, EBB_BAD_CONFIG,
+                            "a delay of %d microseconds for queue '%s'; wanted 0 to 1000000",
+                            options->delay_us[i], queue_names[i]);
+    const struct ebb_device_backend *backend = row->get();
+    EBB_TRY(backend->create(ctx, options, device));
+    EBB_ASSERT((*device)->backend == backend && (*device)->ctx == ctx);
+    return EBB_OK;
+}
+
+void ebb_device_free(struct ebb_device *device)
+{
+    if (device != NULL) device->backend->free(device);
+}
+
+struct ebb_ctx *ebb_device_ctx(const struct ebb_device *device)
+{
+    return device->ctx;
+}
+
+int ebb_device_threads(const struct ebb_device *device)
+{
+    return device->threads;
+}
+
+/* ---- memory ---- */
+
+enum ebb_status ebb_device_reserve(struct ebb_device *device, enum ebb_space space, int64_t bytes)
+{
+    EBB_ASSERT(space_is_valid(space) && bytes >= 0);
+    EBB_ASSERT(device->space[space].base == NULL);
+    return device->backend->reserve(device, space, bytes);
+}
+
+void *ebb_device_base(const struct ebb_device *device, enum ebb_space space)
+{
+    EBB_ASSERT(space_is_valid(space));
+    return device->space[space].base;
+}
+
+int64_t ebb_device_bytes(const struct ebb_device *device, enum ebb_space space)
+{
+    EBB_ASSERT(space_is_valid(space));
+    return device->space[space].bytes;
+}
+
+int64_t ebb_device_bytes_resident(const struct ebb_device *device, enum ebb_space space)
+{
+    EBB_ASSERT(space_is_valid(space));
+    return device->space[space].base != NULL ? device->backend->bytes_resident(device, space) : 0;
+}
+
+/* ---- queues ---- */
+
+enum ebb_status ebb_queue_launch(struct ebb_device *device, enum ebb_queue queue, ebb_queue_fn fn,
+                                 const void *args)
+{
+    EBB_ASSERT(queue_is_valid(queue) && fn != NULL);
+    return device->backend->launch(device, queue, fn, args);
+}
+
+/* A range that begins inside a space must end inside it. */
+static bool range_is_valid(const struct ebb_device *device, const void *at, int64_t bytes)
+{
+    enum ebb_space space = ebb_device_space_of(device, at);
+    if (space == EBB_SPACE_COUNT) return at != NULL;
+    int64_t offset = (int64_t)((uintptr_t)at - (uintptr_t)device->space[space].base);
+    return bytes <= device->space[space].bytes - offset;
+}
+
+enum ebb_status ebb_queue_copy(struct ebb_device *device, enum ebb_queue queue, void *to,
+                               const void *from, int64_t bytes)
+{
+    EBB_ASSERT(queue_is_valid(queue) && bytes >= 0);
+    if (bytes == 0) return EBB_OK;
+    EBB_ASSERT(range_is_valid(device, to, bytes) && range_is_valid(device, from, bytes));
+    uintptr_t a = (uintptr_t)to;
+    uintptr_t b = (uintptr_t)from;
+    EBB_ASSERT((a < b ? b - a : a - b) >= (uintptr_t)bytes);
+    return device->backend->copy(device, queue, to, from, bytes);
+}
+
+enum ebb_status ebb_device_events(struct ebb_device *device, int count)
+{
+    EBB_ASSERT(count >= 0);
+    return count > device->events ? device->backend->events(device, count) : EBB_OK;
+}
+
+enum ebb_status ebb_queue_record(struct ebb_device *device, enum ebb_queue queue, int event)
+{
+    EBB_ASSERT(queue_is_valid(queue) && event >= 0 && event < device->events);
+    return device->backend->record(device, queue, event);
+}
+
+enum ebb_status ebb_queue_wait(struct ebb_device *device, enum ebb_queue queue, int event)
+{
+    EBB_ASSERT(queue_is_valid(queue) && event >= 0 && event < device->events);
+    return device->backend->wait(device, queue, event);
+}
+
+enum ebb_status ebb_device_sync(struct ebb_device *device)
+{
+    return device->backend->sync(device);
+}
+
+void ebb_device_counters(const struct ebb_device *device, struct ebb_device_counters *counters)
+{
+    device->backend->counters(device, counters);
+}
+
+/* ---- tickets ---- */
+
+enum ebb_status ebb_ticket_create(struct ebb_device *device, struct ebb_ticket **ticket)
+{
+    *ticket = NULL;
+    return device->backend->ticket_create(device, ticket);
+}
+
+void ebb_ticket_free(struct ebb_ticket *ticket)
+{
+    if (ticket != NULL) ticket->device->backend->ticket_free(ticket);
+}
+
+void ebb_ticket_signal(struct ebb_ticket *ticket, uint64_t value)
+{
+    ticket->device->backend->ticket_signal(ticket, value);
+}
+
+void ebb_ticket_fail(struct ebb_ticket *ticket, enum ebb_status status)
+{
+    EBB_ASSERT(status != EBB_OK);
+    ticket->device->backend->ticket_fail(ticket, status);
+}
+
+enum ebb_status ebb_ticket_wait(struct ebb_ticket *ticket, uint64_t value, double seconds)
+{
+    EBB_ASSERT(seconds >= 0);
+    return ticket->device->backend->ticket_wait(ticket, value, seconds);
+}
+
+enum ebb_status ebb_queue_ticket_signal(struct ebb_device *device, enum ebb_queue queue,
+                                        struct ebb_ticket *ticket, uint64_t value)
+{
+    EBB_ASSERT(queue_is_valid(queue) && ticket->device == device);
+    return device->backend->queue_ticket_signal(device, queue, ticket, value);
+}
+
+enum ebb_status ebb_queue_ticket_wait(struct ebb_device *device, enum ebb_queue queue,
+                                      struct ebb_ticket *ticket, uint64_t value, double seconds)
+{
+    EBB_ASSERT(queue_is_valid(queue) && ticket->device == device && seconds >= 0);
+    return device->backend->queue_ticket_wait(device, queue, ticket, value, seconds);
+}

@@ -1,0 +1,140 @@
+/* One interface to a machine that computes: its memory, its queues, events between them, copies,
+ * tickets.
+ *
+ * A device has two spaces. DEVICE is what the memory budget is about (on the CPU backend: an
+ * arena of that size, so that every plan, move and race is real without a GPU). HOST is where
+ * saved tensors go out to (pinned on a GPU). Each space is reserved once, in one piece; nothing
+ * is allocated afterwards.
+ *
+ * Three queues run side by side, each strictly in order: COMPUTE runs kernels, OUT copies to the
+ * host, IN copies back. Order between queues exists only where an event says so. On the CPU
+ * backend each queue is a thread, COMPUTE with an OpenMP team of its own.
+ *
+ * Errors: what fails inside a queue (a kernel's status, a dead copy) is remembered, everything
+ * on any queue that has not begun by then is skipped, and ebb_device_sync returns the first
+ * failure. Events are still recorded, so nobody waits for ever; a ticket's signal that is
+ * skipped becomes the ticket's failure, so nobody believes in work that was not done. Enqueueing
+ * itself never blocks on work, except when a queue's command ring is full (4096 commands; 4 in
+ * the torture build): a thread that enqueues a ticket's wait must not be the one that signals it
+ * later.
+ *
+ * Arguments that no program may pass (a queue out of range, an event without room, a range that
+ * runs over a space's end, a second reserve) are our own mistakes and stop the process.
+ *
+ * Threads: all calls on one device come from one thread, except ebb_ticket_signal,
+ * ebb_ticket_fail and ebb_ticket_wait.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef EBB_DEVICE_H
+#define EBB_DEVICE_H
+
+#include "base/context.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum ebb_backend { EBB_BACKEND_CPU, EBB_BACKEND_CUDA };
+enum ebb_space { EBB_SPACE_DEVICE, EBB_SPACE_HOST, EBB_SPACE_COUNT };
+enum ebb_queue { EBB_QUEUE_COMPUTE, EBB_QUEUE_OUT, EBB_QUEUE_IN, EBB_QUEUE_COUNT };
+
+struct ebb_device;
+
+struct ebb_device_options {
+    enum ebb_backend backend;
+    int threads; /* of the CPU backend's COMPUTE queue; 0: every processor this process may use */
+    /* Torture: before each command a queue sleeps a random time up to this; 0: never (the
+     * torture build: a little). The times depend on the seed, the queue and the command's number
+     * only. */
+    int delay_us[EBB_QUEUE_COUNT]; /* up to 1000000 */
+    uint64_t delay_seed;
+};
+
+/* The caller frees. EBB_UNSUPPORTED for a backend that this build or machine does not have;
+ * EBB_BAD_CONFIG for numbers out of range. */
+enum ebb_status ebb_device_create(struct ebb_ctx *ctx, const struct ebb_device_options *options,
+                                  struct ebb_device **device);
+/* Waits for the queues; a failure that no sync has fetched is lost. Its tickets are freed after
+ * a sync and before this. Accepts NULL. */
+void ebb_device_free(struct ebb_device *device);
+struct ebb_ctx *ebb_device_ctx(const struct ebb_device *device);
+int ebb_device_threads(const struct ebb_device *device);
+
+/* ---- memory ---- */
+
+/* Reserves a space, once. The memory is zero and 4096-aligned, with an inaccessible guard page
+ * right behind `bytes` rounded up to 4096. EBB_NO_MEMORY names space and size. bytes may be 0. */
+enum ebb_status ebb_device_reserve(struct ebb_device *device, enum ebb_space space, int64_t bytes);
+void *ebb_device_base(const struct ebb_device *device,
+                      enum ebb_space space); /* NULL before reserve */
+int64_t ebb_device_bytes(const struct ebb_device *device, enum ebb_space space);
+/* Bytes of the space that are backed by memory now (the CPU backend: resident pages), as seen
+ * from outside the plan. */
+int64_t ebb_device_bytes_resident(const struct ebb_device *device, enum ebb_space space);
+
+/* ---- queues ---- */
+
+/* What a launched function gets: on a GPU, the stream to enqueue on (it runs at once, on the
+ * caller's thread); on the CPU it runs on the queue's thread and may use `threads` OpenMP
+ * threads (OUT and IN: 1), which is also the size that parallel regions have by themselves
+ * there. A failing function gives its reason with EBB_FAIL. */
+struct ebb_queue_env {
+    struct ebb_device *device;
+    void *stream; /* NULL on the CPU */
+    int threads;
+};
+typedef enum ebb_status (*ebb_queue_fn)(const struct ebb_queue_env *env, const void *args);
+
+/* `args` is borrowed until the command has run. */
+enum ebb_status ebb_queue_launch(struct ebb_device *device, enum ebb_queue queue, ebb_queue_fn fn,
+                                 const void *args);
+/* Either pointer may lie in either space, or in memory of the process (not counted). The ranges
+ * must not overlap. 0 bytes is nothing to do. */
+enum ebb_status ebb_queue_copy(struct ebb_device *device, enum ebb_queue queue, void *to,
+                               const void *from, int64_t bytes);
+
+/* Events are numbered from 0. record marks the queue's place; wait makes the queue wait for the
+ * latest record of that event which was *enqueued* before the wait (none: no wait), as CUDA's
+ * do. */
+enum ebb_status ebb_device_events(struct ebb_device *device,
+                                  int count); /* room for this many; may be called again */
+enum ebb_status ebb_queue_record(struct ebb_device *device, enum ebb_queue queue, int event);
+enum ebb_status ebb_queue_wait(struct ebb_device *device, enum ebb_queue queue, int event);
+
+/* Waits for every queue. The first failure of any command since the last sync; the device can be
+ * used again after. The context's error text stays until ebb_error_clear. */
+enum ebb_status ebb_device_sync(struct ebb_device *device);
+
+/* Seconds and bytes since creation; complete after a sync, and may be read at any time. */
+struct ebb_device_counters {
+    int64_t bytes_out,
+        bytes_in; /* copied from DEVICE to HOST, and from HOST to DEVICE, on whatever queue */
+    double stall_seconds; /* COMPUTE waited for events of other queues and for tickets */
+    double busy_seconds[EBB_QUEUE_COUNT]; /* in launched functions and copies */
+};
+void ebb_device_counters(const struct ebb_device *device, struct ebb_device_counters *counters);
+
+/* ---- tickets ---- */
+
+/* A counter that queues and host threads signal and wait for: what events cannot do when a wait
+ * may be enqueued before its signal (disk, pageable memory). Starts at 0; values only grow: a
+ * signal below the ticket's value changes nothing. */
+struct ebb_ticket;
+enum ebb_status ebb_ticket_create(struct ebb_device *device, struct ebb_ticket **ticket);
+/* Nothing may be waiting, and no enqueued command may name it (sync first). Accepts NULL. */
+void ebb_ticket_free(struct ebb_ticket *ticket);
+void ebb_ticket_signal(struct ebb_ticket *ticket, uint64_t value);
+/* A signaller that cannot keep its promise: every wait, now and later, returns this status (for
+ * good: such a ticket can only be freed). The first failure counts. */
+void ebb_ticket_fail(struct ebb_ticket *ticket, enum ebb_status status);
+/* Host wait. EBB_DEVICE after `seconds` without the value, naming the ticket's value and the
+ * wanted one. A queue's wait fails likewise, as a command does. */
+enum ebb_status ebb_ticket_wait(struct ebb_ticket *ticket, uint64_t value, double seconds);
+enum ebb_status ebb_queue_ticket_signal(struct ebb_device *device, enum ebb_queue queue,
+                                        struct ebb_ticket *ticket, uint64_t value);
+enum ebb_status ebb_queue_ticket_wait(struct ebb_device *device, enum ebb_queue queue,
+                                      struct ebb_ticket *ticket, uint64_t value, double seconds);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,77 @@
+/* What a backend of the device is: a struct of functions, and the part of a device and a ticket
+ * that all share.
+ *
+ * device.c owns the arguments' checks and the list of backends; a backend sees only calls that make
+ * sense. Its own device and ticket structs begin with the ones here. SPDX-License-Identifier:
+ * Apache-2.0 */
+#ifndef EBB_DEVICE_INT_H
+#define EBB_DEVICE_INT_H
+
+#include "device/device.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { EBB_SPACE_ALIGN = 4096 };
+
+struct ebb_device_backend;
+
+/* Both spaces can be looked up without asking the backend; `base` is NULL until the space is
+ * reserved. */
+struct ebb_device_space {
+    char *base;
+    int64_t bytes;
+};
+
+struct ebb_device {
+    const struct ebb_device_backend *backend;
+    struct ebb_ctx *ctx;
+    int threads;
+    int events; /* room, in number */
+    struct ebb_device_space space[EBB_SPACE_COUNT];
+};
+
+struct ebb_ticket {
+    struct ebb_device *device;
+};
+
+/* As device.h says. `reserve` fills device->space; `events` is only called to make room for more
+ * than there is. */
+struct ebb_device_backend {
+    enum ebb_status (*create)(struct ebb_ctx *ctx, const struct ebb_device_options *options,
+                              struct ebb_device **device);
+    void (*free)(struct ebb_device *device);
+    enum ebb_status (*reserve)(struct ebb_device *device, enum ebb_space space, int64_t bytes);
+    int64_t (*bytes_resident)(const struct ebb_device *device, enum ebb_space space);
+    enum ebb_status (*launch)(struct ebb_device *device, enum ebb_queue queue, ebb_queue_fn fn,
+                              const void *args);
+    enum ebb_status (*copy)(struct ebb_device *device, enum ebb_queue queue, void *to,
+                            const void *from, int64_t bytes);
+    enum ebb_status (*events)(struct ebb_device *device, int count);
+    enum ebb_status (*record)(struct ebb_device *device, enum ebb_queue queue, int event);
+    enum ebb_status (*wait)(struct ebb_device *device, enum ebb_queue queue, int event);
+    enum ebb_status (*sync)(struct ebb_device *device);
+    void (*counters)(const struct ebb_device *device, struct ebb_device_counters *counters);
+    enum ebb_status (*ticket_create)(struct ebb_device *device, struct ebb_ticket **ticket);
+    void (*ticket_free)(struct ebb_ticket *ticket);
+    void (*ticket_signal)(struct ebb_ticket *ticket, uint64_t value);
+    void (*ticket_fail)(struct ebb_ticket *ticket, enum ebb_status status);
+    enum ebb_status (*ticket_wait)(struct ebb_ticket *ticket, uint64_t value, double seconds);
+    enum ebb_status (*queue_ticket_signal)(struct ebb_device *device, enum ebb_queue queue,
+                                           struct ebb_ticket *ticket, uint64_t value);
+    enum ebb_status (*queue_ticket_wait)(struct ebb_device *device, enum ebb_queue queue,
+                                         struct ebb_ticket *ticket, uint64_t value, double seconds);
+};
+
+const struct ebb_device_backend *ebb_device_backend_cpu(void);
+
+const char *ebb_queue_name(enum ebb_queue queue); /* "compute", "out", "in" */
+const char *ebb_space_name(enum ebb_space space); /* "device", "host" */
+/* The space that holds the byte at `at`, or EBB_SPACE_COUNT. */
+enum ebb_space ebb_device_space_of(const struct ebb_device *device, const void *at);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
