@@ -1,0 +1,104 @@
+/* What every op shares: views of tensors, the environment they run in, and the list of all ops as data.
+ *
+ * An op is one line of a program: a struct of arguments that starts with its views (so that checker, executor and
+ * planner can read what it touches without knowing it), followed by constants. Ops never allocate and keep no state;
+ * what changes from step to step they read from the step block (op/step.h).
+ *
+ * Adding an op: op/x.h (contract), op/x_cpu.c, tests/op_x.c, one row in op/list.h.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef EBB_OP_H
+#define EBB_OP_H
+
+#include "base/context.h"
+#include "base/number.h"
+#include "device/device.h"
+#include "op/step.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* How many of a view's rows hold data in a run: a program is planned for capacities and run with fewer. */
+enum ebb_extent {
+    EBB_EXTENT_FIXED,  /* all of them */
+    EBB_EXTENT_TOKENS, /* row i stands for token row0 + i: those below step->tokens */
+    EBB_EXTENT_LABELS  /* row i stands for label row0 + i: those below step->labels */
+};
+
+/* A row-major matrix inside a tensor. Vectors are [1, n]. tensor < 0: the view is absent ({.tensor = -1}). */
+struct ebb_view {
+    int32_t tensor;     /* index into the environment's bases */
+    uint8_t dtype;      /* enum ebb_dtype */
+    uint8_t extent;     /* enum ebb_extent */
+    int64_t offset;     /* bytes from the tensor's start */
+    int64_t rows, cols; /* capacity */
+    int64_t stride;     /* elements from row to row, >= cols */
+    int64_t row0;       /* token or label that row 0 stands for */
+};
+
+/* Environment of a run. All borrowed. */
+struct ebb_op_env {
+    struct ebb_ctx *ctx;
+    void *const *base;            /* [tensors] where each tensor starts */
+    const struct ebb_step *step;  /* the host's copy: the same values as the block on the device */
+    struct ebb_matmul_lib *matmul;/* op/matmul.h */
+    void *stream;                 /* GPU stream, or NULL */
+    int threads;                  /* CPU: size of the OpenMP team */
+};
+
+static inline void *ebb_view_data(const struct ebb_op_env *env, const struct ebb_view *view)
+{
+    return view->tensor < 0 ? NULL : (char *)env->base[view->tensor] + view->offset;
+}
+
+/* Rows that hold data in this run. */
+static inline int64_t ebb_view_rows(const struct ebb_op_env *env, const struct ebb_view *view)
+{
+    int64_t live = view->extent == EBB_EXTENT_TOKENS   ? env->step->tokens - view->row0
+                   : view->extent == EBB_EXTENT_LABELS ? env->step->labels - view->row0
+                                                       : view->rows;
+    return live < 0 ? 0 : live < view->rows ? live : view->rows;
+}
+
+/* Bytes from the first element to behind the last one, at capacity. */
+static inline int64_t ebb_view_span(const struct ebb_view *view)
+{
+    if (view->tensor < 0 || view->rows == 0) return 0;
+    return ((view->rows - 1) * view->stride + view->cols) * ebb_dtype_bytes((enum ebb_dtype)view->dtype);
+}
+
+static inline struct ebb_view ebb_view_none(void)
+{
+    struct ebb_view view;
+    memset(&view, 0, sizeof view);
+    view.tensor = -1;
+    return view;
+}
+
+/* ---- the list as data ---- */
+
+enum { EBB_OP_VIEWS = 12 }; /* at most */
+
+enum ebb_op {
+#define X(name, views, access) EBB_OP_##name,
+#include "op/list.h"
+#undef X
+    EBB_OP_COUNT
+};
+
+typedef enum ebb_status (*ebb_op_fn)(const struct ebb_op_env *env, const void *args);
+
+struct ebb_op_info {
+    const char *name;
+    int views;           /* leading members of the argument struct that are views */
+    const char *access;  /* one letter a view: r reads, w writes, + reads and writes */
+    size_t args_bytes;
+    ebb_op_fn cpu;
+};
+
+const struct ebb_op_info *ebb_op_info(enum ebb_op op);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,427 @@
+/* The executor. What an entry needs to run is worked out at creation; a run only enqueues.
+ *
+ * Values of a run reach its ops like this: each run takes the next of a few slots and copies the
+ * step into it; the run's first command on each queue copies it from there to the queue's own
+ * place, where the ops of that queue read it. Queues run in order, so an op always sees the values
+ * of its own run, and runs may be enqueued ahead of their turn. A slot is free again when all
+ * queues have taken its values; only if none is free does a run wait for the device.
+ *
+ * Events 0 to 2 mark the queues' ends when a run begins, the program's own come after them.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "program/executor.h"
+
+#include <inttypes.h>
+#include <stdatomic.h>
+
+#include "program/program_int.h"
+
+enum { SLOTS = 8, JOIN_EVENTS = EBB_QUEUE_COUNT };
+
+/* One entry, ready to run. */
+struct launch {
+    struct ebb_executor *executor;
+    const void *args;
+    ebb_op_fn op;       /* NULL: a move */
+    int64_t device_end; /* end of the highest device byte that it can touch */
+    int32_t next_part;  /* out: the entry with the next part of the same generation; -1: none */
+    uint8_t queue;
+    bool stashed; /* moved by the stash; else a plain copy */
+};
+
+/* A queue's command that takes a run's values. */
+struct take {
+    struct ebb_executor *executor;
+    int slot;
+    int queue;
+};
+
+struct slot {
+    struct ebb_step step;
+    atomic_int untaken; /* queues that have yet to take the values */
+};
+
+struct ebb_executor {
+    struct ebb_ctx *ctx;
+    struct ebb_device *device;
+    struct ebb_matmul_lib *matmul;
+    const struct ebb_program *program;
+    struct ebb_stash *stash;
+    void **base;                    /* [tensors] */
+    void **own;                     /* [tensors] blocks to free, or NULL */
+    struct launch *launches;        /* [entries] */
+    bool used[EBB_QUEUE_COUNT];     /* the program has entries there */
+    bool computes[EBB_QUEUE_COUNT]; /* ops among them */
+    struct slot slots[SLOTS];
+    struct take takes[SLOTS][EBB_QUEUE_COUNT];
+    struct ebb_step now[EBB_QUEUE_COUNT]; /* written and read by that queue's commands only */
+    int next_slot;
+    int64_t peak;
+    bool broken; /* a run could not be enqueued to its end */
+};
+
+/* ---- creation ---- */
+
+static enum ebb_status check_spaces(const struct ebb_executor *x, bool own)
+{
+    for (int s = own ? EBB_SPACE_HOST : EBB_SPACE_DEVICE; s < EBB_SPACE_COUNT; s++) {
+        int64_t end = ebb_program_end(x->program, (enum ebb_space)s);
+        int64_t bytes = ebb_device_bytes(x->device, (enum ebb_space)s);
+        if (bytes < end)
+            return EBB_FAIL(
+                x->ctx, EBB_FAILED,
+                "program '%s' uses %" PRId64 " bytes of %s memory, but %" PRId64 " are reserved",
+                ebb_program_name(x->program), end, ebb_space_text((enum ebb_space)s), bytes);
+    }
+    return EBB_OK;
+}
+
+/* A zero-sized block may not exist; every base is a place. */
+static enum ebb_status own_block(struct ebb_executor *x, int32_t t,
+                                 const struct ebb_executor *share)
+{
+    const struct ebb_tensor *tensor = ebb_program_tensor_at(x->program, t);
+    if (tensor->persistent && share != NULL) {
+        bool known = t < ebb_program_persistent(share->program);
+        if (!known || ebb_program_tensor_at(share->program, t)->bytes != tensor->bytes ||
+            share->base[t] == NULL)
+            return EBB_FAIL(x->ctx, EBB_FAILED,
+                            "program '%s' is to share persistent tensor '%s' with program '%s', "
+                            "which has none such",
+                            ebb_program_name(x->program), tensor->name,
+                            ebb_program_name(share->program));
+        x->base[t] = share->base[t];
+        return EBB_OK;
+    }
+    x->own[t] = ebb_mem_alloc(x->ctx, tensor->bytes > 0 ? (size_t)tensor->bytes : 1);
+    if (x->own[t] == NULL) return EBB_NO_MEMORY;
+    x->base[t] = x->own[t];
+    return EBB_OK;
+}
+
+static enum ebb_status resolve_bases(struct ebb_executor *x,
+                                     const struct ebb_executor_options *options)
+{
+    size_t count = (size_t)ebb_program_tensors(x->program) + 1;
+    x->base = ebb_mem_alloc(x->ctx, count * sizeof(void *));
+    x->own = ebb_mem_alloc(x->ctx, count * sizeof(void *));
+    if (x->base == NULL || x->own == NULL) return EBB_NO_MEMORY;
+    for (int32_t t = 0; t < ebb_program_tensors(x->program); t++) {
+        const struct ebb_tensor *tensor = ebb_program_tensor_at(x->program, t);
+        bool touched = tensor->first <= tensor->last;
+        if (options->own_allocations && tensor->space == EBB_SPACE_DEVICE) {
+            if (tensor->persistent || touched) EBB_TRY(own_block(x, t, options->share));
+            continue;
+        }
+        char *space = ebb_device_base(x->device, tensor->space);
+        if (space != NULL && tensor->offset >= 0 && (tensor->persistent || touched))
+            x->base[t] = space + tensor->offset;
+    }
+    return EBB_OK;
+}
+
+static bool is_stashed(const struct ebb_program *program, const struct ebb_move *move)
+{
+    if (move->object < 0) return false;
+    return !ebb_program_tensor_at(program, ebb_program_object_tensor(program, move->object))
+                ->persistent;
+}
+
+/* With blocks of their own, tensors are where the layout says as far as the peak is concerned. */
+static int64_t device_end(const struct ebb_executor *x, const struct ebb_entry *entry, bool own)
+{
+    int64_t end = 0;
+    const char *space = ebb_device_base(x->device, EBB_SPACE_DEVICE);
+    for (int i = 0; i < ebb_program_views(x->program, entry); i++) {
+        struct ebb_access access;
+        if (!ebb_program_access(x->program, entry, i, &access) || access.space != EBB_SPACE_DEVICE)
+            continue;
+        int64_t at = access.begin;
+        if (!own)
+            at = (const char *)x->base[access.tensor] +
+                 ebb_entry_view(x->program, entry, i)->offset - space;
+        if (at + (access.end - access.begin) > end) end = at + (access.end - access.begin);
+    }
+    return end;
+}
+
+/* Chains the parts of each generation, from its first entry to the one that ends it. */
+static enum ebb_status chain_parts(struct ebb_executor *x)
+{
+    size_t count = (size_t)ebb_program_objects(x->program) + 1;
+    /* Of each object: the part that waits for its next. */
+    int32_t *open = ebb_mem_alloc(x->ctx, count * sizeof *open);
+    if (open == NULL) return EBB_NO_MEMORY;
+    memset(open, 0xff, count * sizeof *open);
+    for (int32_t e = 0; e < ebb_program_entries(x->program); e++) {
+        struct launch *launch = &x->launches[e];
+        if (!launch->stashed || ebb_program_entry_at(x->program, e)->kind != EBB_ENTRY_OUT)
+            continue;
+        const struct ebb_move *move = launch->args;
+        if (open[move->object] >= 0) x->launches[open[move->object]].next_part = e;
+        open[move->object] = move->last ? -1 : e;
+    }
+    ebb_mem_free(x->ctx, open);
+    return EBB_OK;
+}
+
+static enum ebb_status prepare_op(struct ebb_executor *x, int32_t e, const struct ebb_entry *entry)
+{
+    const struct ebb_op_info *info = ebb_op_info((enum ebb_op)entry->op);
+    if (info->cpu == NULL)
+        return EBB_FAIL(x->ctx, EBB_UNSUPPORTED,
+                        "program '%s': entry %" PRId32 " is op '%s', which this backend "
+                        "does not have",
+                        ebb_program_name(x->program), e, info->name);
+    if (entry->op == EBB_OP_matmul && x->matmul == NULL)
+        return EBB_FAIL(x->ctx, EBB_FAILED,
+                        "program '%s': entry %" PRId32
+                        " is a matmul, but no matmul library was given",
+                        ebb_program_name(x->program), e);
+    x->launches[e].op = info->cpu;
+    x->computes[entry->queue] = true;
+    return EBB_OK;
+}
+
+static enum ebb_status prepare_entries(struct ebb_executor *x, bool own)
+{
+    x->launches = ebb_mem_alloc(x->ctx, ((size_t)ebb_program_entries(x->program) + 1) *
+                                            sizeof *x->launches);
+    if (x->launches == NULL) return EBB_NO_MEMORY;
+    for (int32_t e = 0; e < ebb_program_entries(x->program); e++) {
+        const struct ebb_entry *entry = ebb_program_entry_at(x->program, e);
+        struct launch *launch = &x->launches[e];
+        launch->executor = x;
+        launch->args = ebb_program_args(x->program, entry);
+        launch->device_end = device_end(x, entry, own);
+        launch->next_part = -1;
+        launch->queue = entry->queue;
+        x->used[entry->queue] = true;
+        if (entry->kind == EBB_ENTRY_OP)
+            EBB_TRY(prepare_op(x, e, entry));
+        else
+            launch->stashed = is_stashed(x->program, launch->args);
+    }
+    return chain_parts(x);
+}
+
+/* Objects keep their numbers; those that the stash never sees are in its list all the same. */
+static enum ebb_status create_stash(struct ebb_executor *x, bool checksums)
+{
+    int32_t count = ebb_program_objects(x->program);
+    if (count == 0) return EBB_OK;
+    struct ebb_stash_object *objects = ebb_mem_alloc(x->ctx, (size_t)count * sizeof *objects);
+    if (objects == NULL) return EBB_NO_MEMORY;
+    for (int32_t i = 0; i < count; i++) {
+        const struct ebb_tensor *home = ebb_program_tensor_at(
+            x->program, ebb_program_object_tensor(x->program, i));
+        objects[i].name = home->name;
+        objects[i].host_offset = home->offset;
+        objects[i].bytes = home->bytes;
+    }
+    enum ebb_status status = ebb_stash_create(x->device, objects, count, checksums, &x->stash);
+    ebb_mem_free(x->ctx, objects);
+    return status;
+}
+
+static enum ebb_status fill_executor(struct ebb_executor *x,
+                                     const struct ebb_executor_options *options)
+{
+    EBB_TRY(ebb_program_need(x->program, EBB_STAGE_ORDERED, "an executor"));
+    EBB_TRY(check_spaces(x, options->own_allocations));
+    EBB_TRY(resolve_bases(x, options));
+    EBB_TRY(prepare_entries(x, options->own_allocations));
+    EBB_TRY(create_stash(x, options->checksums));
+    for (int s = 0; s < SLOTS; s++) {
+        atomic_init(&x->slots[s].untaken, 0);
+        for (int q = 0; q < EBB_QUEUE_COUNT; q++) {
+            x->takes[s][q].executor = x;
+            x->takes[s][q].slot = s;
+            x->takes[s][q].queue = q;
+        }
+    }
+    return ebb_device_events(x->device, JOIN_EVENTS + ebb_program_events(x->program));
+}
+
+enum ebb_status ebb_executor_create(struct ebb_ctx *ctx, struct ebb_device *device,
+                                    struct ebb_matmul_lib *matmul,
+                                    const struct ebb_program *program,
+                                    const struct ebb_executor_options *options,
+                                    struct ebb_executor **executor)
+{
+    *executor = NULL;
+    struct ebb_executor_options none = {0};
+    struct ebb_executor *x = ebb_mem_alloc(ctx, sizeof *x);
+    if (x == NULL) return EBB_NO_MEMORY;
+    x->ctx = ctx;
+    x->device = device;
+    x->matmul = matmul;
+    x->program = program;
+    enum ebb_status status = fill_executor(x, options != NULL ? options : &none);
+    if (status != EBB_OK) {
+        ebb_executor_free(x);
+        return status;
+    }
+    *executor = x;
+    return EBB_OK;
+}
+
+void ebb_executor_free(struct ebb_executor *executor)
+{
+    if (executor == NULL) return;
+    struct ebb_ctx *ctx = executor->ctx;
+    ebb_stash_free(executor->stash);
+    if (executor->own != NULL)
+        for (int32_t t = 0; t < ebb_program_tensors(executor->program); t++)
+            ebb_mem_free(ctx, executor->own[t]);
+    ebb_mem_free(ctx, (void *)executor->own);
+    ebb_mem_free(ctx, (void *)executor->base);
+    ebb_mem_free(ctx, executor->launches);
+    ebb_mem_free(ctx, executor);
+}
+
+/* ---- on the queues ---- */
+
+static enum ebb_status take_values(const struct ebb_queue_env *env, const void *args)
+{
+    (void)env;
+    const struct take *take = args;
+    struct slot *slot = &take->executor->slots[take->slot];
+    take->executor->now[take->queue] = slot->step;
+    atomic_fetch_sub_explicit(&slot->untaken, 1, memory_order_release);
+    return EBB_OK;
+}
+
+static enum ebb_status run_op(const struct ebb_queue_env *queue_env, const void *args)
+{
+    const struct launch *launch = args;
+    const struct ebb_executor *x = launch->executor;
+    struct ebb_op_env env = {.ctx = x->ctx,
+                             .base = x->base,
+                             .step = &x->now[launch->queue],
+                             .matmul = x->matmul,
+                             .stream = queue_env->stream,
+                             .threads = queue_env->threads};
+    return launch->op(&env, launch->args);
+}
+
+/* ---- a run ---- */
+
+/* After the sync nothing is on its way: what a failed queue skipped will not be taken any more. */
+static enum ebb_status sync_all(struct ebb_executor *x)
+{
+    enum ebb_status status = ebb_device_sync(x->device);
+    for (int s = 0; s < SLOTS; s++)
+        atomic_store_explicit(&x->slots[s].untaken, 0, memory_order_relaxed);
+    return status;
+}
+
+static enum ebb_status pass_values(struct ebb_executor *x, const struct ebb_step *step)
+{
+    struct slot *slot = &x->slots[x->next_slot];
+    if (atomic_load_explicit(&slot->untaken, memory_order_acquire) != 0) EBB_TRY(sync_all(x));
+    slot->step = *step;
+    int takers = 0;
+    for (int q = 0; q < EBB_QUEUE_COUNT; q++) takers += x->computes[q];
+    atomic_store_explicit(&slot->untaken, takers, memory_order_relaxed);
+    for (int q = 0; q < EBB_QUEUE_COUNT; q++)
+        if (x->computes[q])
+            EBB_TRY(ebb_queue_launch(x->device, (enum ebb_queue)q, take_values,
+                                     &x->takes[x->next_slot][q]));
+    x->next_slot = (x->next_slot + 1) % SLOTS;
+    return EBB_OK;
+}
+
+static enum ebb_status join_queues(struct ebb_executor *x)
+{
+    for (int q = 0; q < EBB_QUEUE_COUNT; q++)
+        EBB_TRY(ebb_queue_record(x->device, (enum ebb_queue)q, q));
+    for (int q = 0; q < EBB_QUEUE_COUNT; q++)
+        for (int other = 0; other < EBB_QUEUE_COUNT; other++)
+            if (x->used[q] && other != q)
+                EBB_TRY(ebb_queue_wait(x->device, (enum ebb_queue)q, other));
+    return EBB_OK;
+}
+
+/* With fewer tokens a generation's last parts may hold no row: then the last one that does ends it.
+ */
+static bool ends_generation(const struct ebb_executor *x, const struct launch *launch,
+                            const struct ebb_op_env *env)
+{
+    for (int32_t e = launch->next_part; e >= 0; e = x->launches[e].next_part) {
+        const struct ebb_move *move = x->launches[e].args;
+        if (ebb_view_rows(env, &move->device) > 0) return false;
+    }
+    const struct ebb_move *move = launch->args;
+    return move->last != 0 || launch->next_part >= 0;
+}
+
+static enum ebb_status run_move(struct ebb_executor *x, const struct launch *launch,
+                                const struct ebb_entry *entry, const struct ebb_op_env *env)
+{
+    const struct ebb_move *move = launch->args;
+    enum ebb_queue queue = (enum ebb_queue)entry->queue;
+    bool out = entry->kind == EBB_ENTRY_OUT;
+    int64_t bytes = ebb_view_rows(env, &move->device) * move->device.cols *
+                    ebb_dtype_bytes((enum ebb_dtype)move->device.dtype);
+    if (bytes == 0) return EBB_OK;
+    if (launch->device_end > x->peak) x->peak = launch->device_end;
+    void *device = ebb_view_data(env, &move->device);
+    void *host = ebb_view_data(env, &move->host);
+    if (!launch->stashed)
+        return ebb_queue_copy(x->device, queue, out ? host : device, out ? device : host, bytes);
+    if (!out) return ebb_stash_in(x->stash, queue, move->object, move->host.offset, bytes, device);
+    return ebb_stash_out(x->stash, queue, move->object, move->host.offset, bytes,
+                         ends_generation(x, launch, env), device);
+}
+
+static enum ebb_status run_entry(struct ebb_executor *x, int32_t e, const struct ebb_op_env *env)
+{
+    const struct ebb_entry *entry = ebb_program_entry_at(x->program, e);
+    const struct launch *launch = &x->launches[e];
+    enum ebb_queue queue = (enum ebb_queue)entry->queue;
+    for (int32_t k = 0; k < entry->wait_count; k++) {
+        int32_t other = ebb_program_wait_at(x->program, entry, k);
+        EBB_TRY(ebb_queue_wait(x->device, queue,
+                               JOIN_EVENTS + ebb_program_entry_at(x->program, other)->event));
+    }
+    if (entry->kind == EBB_ENTRY_OP) {
+        if (launch->device_end > x->peak) x->peak = launch->device_end;
+        EBB_TRY(ebb_queue_launch(x->device, queue, run_op, launch));
+    } else {
+        EBB_TRY(run_move(x, launch, entry, env));
+    }
+    return entry->event < 0 ? EBB_OK
+                            : ebb_queue_record(x->device, queue, JOIN_EVENTS + entry->event);
+}
+
+static enum ebb_status run_all(struct ebb_executor *x, const struct ebb_step *step)
+{
+    EBB_TRY(join_queues(x));
+    EBB_TRY(pass_values(x, step));
+    struct ebb_op_env env = {.ctx = x->ctx, .base = x->base, .step = step};
+    for (int32_t e = 0; e < ebb_program_entries(x->program); e++) EBB_TRY(run_entry(x, e, &env));
+    return EBB_OK;
+}
+
+enum ebb_status ebb_executor_run(struct ebb_executor *executor, const struct ebb_step *step)
+{
+    if (executor->broken) { /* some object may be half away */
+        EBB_TRY(sync_all(executor));
+        if (executor->stash != NULL) ebb_stash_reset(executor->stash);
+        executor->broken = false;
+    }
+    enum ebb_status status = run_all(executor, step);
+    executor->broken = status != EBB_OK;
+    return status;
+}
+
+void *ebb_executor_tensor(const struct ebb_executor *executor, int32_t tensor)
+{
+    EBB_ASSERT(tensor >= 0 && tensor < ebb_program_tensors(executor->program));
+    return executor->base[tensor];
+}
+
+int64_t ebb_executor_peak_bytes(const struct ebb_executor *executor)
+{
+    return executor->peak;
+}

@@ -1,0 +1,53 @@
+/* Runs programs on a device: walks the list and only enqueues. No allocation inside a run, and
+ * no waiting, unless the device is eight runs of the same executor behind (or a checksum pool of
+ * the stash is used up).
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef EBB_EXECUTOR_H
+#define EBB_EXECUTOR_H
+
+#include "ebb/stash.h"
+#include "op/matmul.h"
+#include "program/program.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct ebb_executor;
+
+struct ebb_executor_options {
+    bool checksums;       /* of everything the stash moves */
+    bool own_allocations; /* every device tensor in a heap block of its own, so that sanitizers see
+                             an overrun; the device's arena is then not used. Persistent tensors are
+                             shared by the executors of one `share` chain */
+    struct ebb_executor *share; /* with own_allocations: take persistent tensors' blocks from this
+                                   one (borrowed, must live longer); NULL: make them */
+};
+
+/* `device` has both spaces reserved at least up to the program's ends. Everything is borrowed
+ * and must outlive the executor. options NULL: none. The caller frees, while nothing runs. */
+enum ebb_status ebb_executor_create(struct ebb_ctx *ctx, struct ebb_device *device,
+                                    struct ebb_matmul_lib *matmul,
+                                    const struct ebb_program *program,
+                                    const struct ebb_executor_options *options,
+                                    struct ebb_executor **executor);
+void ebb_executor_free(struct ebb_executor *executor); /* accepts NULL */
+
+/* Enqueues the whole program. `step` is copied: the values for this run. The program's entries
+ * see everything that was enqueued before the call as done (all queues join first). Then
+ * ebb_device_sync to wait; what an op reports while it runs comes back from there. Moves skip
+ * rows that are not live; the last part with a live row ends its generation. */
+enum ebb_status ebb_executor_run(struct ebb_executor *executor, const struct ebb_step *step);
+
+/* Where a tensor lies, for reading and writing by the host while nothing runs. NULL: a transient
+ * one that the program never touches, or a persistent one without a place. */
+void *ebb_executor_tensor(const struct ebb_executor *executor, int32_t tensor);
+
+/* End of the highest device byte that the entries enqueued so far could touch (their views at
+ * capacity), from their real addresses; with own_allocations, from the layout. */
+int64_t ebb_executor_peak_bytes(const struct ebb_executor *executor);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

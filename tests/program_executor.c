@@ -1,0 +1,448 @@
+/* Tests of the executor: real programs on the CPU device.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "program_kit.h"
+
+static struct ebb_ctx *ctx;
+
+static int make_ctx(void **state)
+{
+    (void)state;
+    ctx = ebb_ctx_create();
+    return ctx == NULL;
+}
+
+static int free_ctx(void **state)
+{
+    (void)state;
+    assert_string_equal(ebb_error_text(ctx), "");
+    assert_int_equal(ebb_mem_bytes_now(ctx), 0);
+    ebb_ctx_free(ctx);
+    return 0;
+}
+
+static const struct ebb_step full = {.tokens = KIT_ROWS};
+
+static struct ebb_executor *make(struct ebb_device *device, const struct ebb_program *program,
+                                 const struct ebb_executor_options *options)
+{
+    struct ebb_executor *executor = NULL;
+    if (ebb_executor_create(ctx, device, NULL, program, options, &executor) != EBB_OK)
+        fail_msg("%s", ebb_error_text(ctx));
+    return executor;
+}
+
+static void run(struct ebb_executor *executor, const struct ebb_step *step)
+{
+    if (ebb_executor_run(executor, step) != EBB_OK) fail_msg("%s", ebb_error_text(ctx));
+}
+
+static void sync_ok(struct ebb_device *device)
+{
+    if (ebb_device_sync(device) != EBB_OK) fail_msg("%s", ebb_error_text(ctx));
+}
+
+static void assert_rows(const struct ebb_executor *executor, int32_t tensor, int64_t row,
+                        int64_t rows, int byte)
+{
+    const unsigned char *at = (const unsigned char *)ebb_executor_tensor(executor, tensor) +
+                              row * KIT_COLS;
+    for (int64_t i = 0; i < rows * KIT_COLS; i++)
+        if (at[i] != byte)
+            fail_msg("row %d of tensor %d is %d", (int)(row + i / KIT_COLS), (int)tensor, at[i]);
+}
+
+/* p0 is saved to the host tile by tile through a, comes back through b, and lands in p1. */
+static struct ebb_program *tiles(bool poison, int tile)
+{
+    struct ebb_program *program = kit_program(ctx, 2);
+    int32_t object = -1;
+    int32_t a = kit_tensor(program, EBB_SPACE_DEVICE, KIT_BYTES);
+    int32_t h = kit_tensor(program, EBB_SPACE_HOST, KIT_BYTES);
+    int32_t b = kit_tensor(program, EBB_SPACE_DEVICE, tile * KIT_COLS);
+    assert_int_equal(ebb_program_object(program, h, &object), EBB_OK);
+    for (int row = 0; row < KIT_ROWS; row += tile) {
+        kit_copy(program, EBB_QUEUE_COMPUTE, kit_tokens(0, row, tile), kit_tokens(a, row, tile));
+        kit_move(program, EBB_QUEUE_OUT, EBB_ENTRY_OUT, kit_tokens(a, row, tile),
+                 kit_tokens(h, row, tile), object, row + tile == KIT_ROWS);
+    }
+    for (int row = KIT_ROWS - tile; row >= 0; row -= tile) {
+        struct ebb_view in_b = kit_tokens(b, 0, tile);
+        in_b.row0 = row;
+        kit_move(program, EBB_QUEUE_IN, EBB_ENTRY_IN, in_b, kit_tokens(h, row, tile), object, 0);
+        kit_copy(program, EBB_QUEUE_COMPUTE, in_b, kit_tokens(1, row, tile));
+    }
+    kit_finish(program, poison);
+    assert_int_equal(ebb_program_check(ctx, program), EBB_OK);
+    return program;
+}
+
+static void fill_input(const struct ebb_executor *executor, int seed)
+{
+    unsigned char *p0 = ebb_executor_tensor(executor, 0);
+    for (int i = 0; i < KIT_BYTES; i++) p0[i] = (unsigned char)(i * 7 + seed);
+}
+
+static void what_leaves_in_tiles_comes_back(void **state)
+{
+    (void)state;
+    for (int variant = 0; variant < 8; variant++) {
+        struct ebb_executor_options options = {.checksums = variant & 1,
+                                               .own_allocations = variant & 2};
+        struct ebb_program *program = tiles(variant & 4, 4);
+        struct ebb_device *device = kit_device(ctx, program, 100, (uint64_t)variant + 1);
+        struct ebb_executor *executor = make(device, program, &options);
+        assert_int_equal(ebb_executor_peak_bytes(executor), 0);
+        for (int step = 0; step < 3; step++) {
+            fill_input(executor, step);
+            run(executor, &full);
+            sync_ok(device);
+            assert_memory_equal(ebb_executor_tensor(executor, 1), ebb_executor_tensor(executor, 0),
+                                KIT_BYTES);
+        }
+        assert_int_equal(ebb_executor_peak_bytes(executor),
+                         ebb_program_end(program, EBB_SPACE_DEVICE));
+        if (!options.own_allocations) {
+            struct ebb_device_counters counters;
+            ebb_device_counters(device, &counters);
+            assert_int_equal(counters.bytes_out, 3 * KIT_BYTES);
+            assert_int_equal(counters.bytes_in, 3 * KIT_BYTES);
+        }
+        ebb_executor_free(executor);
+        ebb_device_free(device);
+        ebb_program_free(program);
+    }
+}
+
+static void with_fewer_tokens_less_moves_and_generations_still_end(void **state)
+{
+    (void)state;
+    struct ebb_program *program = tiles(false, 4);
+    struct ebb_device *device = kit_device(ctx, program, 50, 3);
+    struct ebb_executor_options options = {.checksums = true};
+    struct ebb_executor *executor = make(device, program, &options);
+    int64_t moved = 0;
+    const int64_t tokens[] = {6, 16, 4, 1, 0, 5, 8, 0, 15};
+    for (size_t i = 0; i < sizeof tokens / sizeof tokens[0]; i++) {
+        struct ebb_step step = {.tokens = tokens[i]};
+        fill_input(executor, (int)i);
+        memset(ebb_executor_tensor(executor, 1), 0xaa, KIT_BYTES);
+        run(executor, &step);
+        sync_ok(device);
+        assert_memory_equal(ebb_executor_tensor(executor, 1), ebb_executor_tensor(executor, 0),
+                            (size_t)tokens[i] * KIT_COLS);
+        assert_rows(executor, 1, tokens[i], KIT_ROWS - tokens[i], 0xaa);
+        moved += tokens[i] * KIT_COLS;
+    }
+    struct ebb_device_counters counters;
+    ebb_device_counters(device, &counters);
+    assert_int_equal(counters.bytes_out, moved);
+    assert_int_equal(counters.bytes_in, moved);
+    ebb_executor_free(executor);
+    ebb_device_free(device);
+    ebb_program_free(program);
+}
+
+static void runs_may_be_enqueued_ahead_and_each_sees_its_own_step(void **state)
+{
+    (void)state;
+    struct ebb_program *program = kit_program(ctx, 2);
+    struct ebb_store_rows store = {.x = kit_tokens(0, 0, 1), .y = kit_all(1)};
+    for (int q = 0; q < EBB_QUEUE_COUNT; q++) /* on each queue: the same row thrice */
+        assert_int_equal(ebb_program_op(program, (enum ebb_queue)q, EBB_OP_store_rows, &store),
+                         EBB_OK);
+    kit_finish(program, false);
+    struct ebb_device *device = kit_device(ctx, program, 300, 9);
+    struct ebb_executor *executor = make(device, program, NULL);
+    memset(ebb_executor_tensor(executor, 0), 5, KIT_COLS);
+    for (int round = 0; round < 3; round++) {
+        memset(ebb_executor_tensor(executor, 1), 0, KIT_BYTES);
+        for (int i = 0; i < KIT_ROWS; i++) { /* more than there are slots */
+            struct ebb_step step = {.tokens = i % 5 != 2, .cached = i};
+            run(executor, &step);
+            memset(&step, 0xff, sizeof step);
+        }
+        sync_ok(device);
+        for (int i = 0; i < KIT_ROWS; i++) assert_rows(executor, 1, i, 1, i % 5 != 2 ? 5 : 0);
+    }
+    ebb_executor_free(executor);
+    ebb_device_free(device);
+    ebb_program_free(program);
+}
+
+static void a_program_sees_what_was_enqueued_before_it_as_done(void **state)
+{
+    (void)state;
+    struct ebb_program *first = kit_program(ctx, 3);
+    kit_copy(first, EBB_QUEUE_OUT, kit_all(0), kit_all(1));
+    kit_finish(first, false);
+    struct ebb_program *second = kit_program(ctx, 3);
+    kit_copy(second, EBB_QUEUE_COMPUTE, kit_all(1), kit_all(2));
+    kit_fill(second, EBB_QUEUE_IN, kit_all(0), 77);
+    kit_finish(second, false);
+    struct ebb_device *device = kit_device(ctx, second, 400, 21);
+    struct ebb_executor *a = make(device, first, NULL);
+    struct ebb_executor *b = make(device, second, NULL);
+    for (int round = 0; round < 20; round++) {
+        memset(ebb_executor_tensor(a, 0), round, KIT_BYTES);
+        run(a, &full);
+        run(b, &full);
+        sync_ok(device);
+        assert_rows(b, 2, 0, KIT_ROWS, round);
+        assert_rows(a, 0, 0, KIT_ROWS, 77);
+    }
+    assert_ptr_equal(ebb_executor_tensor(a, 1), ebb_executor_tensor(b, 1));
+    ebb_executor_free(a);
+    ebb_executor_free(b);
+    ebb_device_free(device);
+    ebb_program_free(first);
+    ebb_program_free(second);
+}
+
+static void poison_fills_what_is_no_longer_used(void **state)
+{
+    (void)state;
+    struct ebb_program *program = kit_program(ctx, 1);
+    int32_t gone = kit_tensor(program, EBB_SPACE_DEVICE, KIT_BYTES);
+    int32_t kept = kit_tensor(program, EBB_SPACE_DEVICE, KIT_BYTES);
+    kit_fill(program, EBB_QUEUE_COMPUTE, kit_all(gone), 1);
+    kit_fill(program, EBB_QUEUE_COMPUTE, kit_all(kept), 2);
+    kit_copy(program, EBB_QUEUE_COMPUTE, kit_all(gone), kit_all(0));
+    ebb_program_hold(program, kept, true);
+    kit_finish(program, true);
+    struct ebb_device *device = kit_device(ctx, program, 0, 1);
+    struct ebb_executor *executor = make(device, program, NULL);
+    run(executor, &full);
+    sync_ok(device);
+    assert_rows(executor, 0, 0, KIT_ROWS, 1);
+    assert_rows(executor, gone, 0, KIT_ROWS, 0xff);
+    assert_rows(executor, kept, 0, KIT_ROWS, 2);
+    ebb_executor_free(executor);
+    ebb_device_free(device);
+    ebb_program_free(program);
+}
+
+static void a_chain_of_executors_shares_persistent_blocks_only(void **state)
+{
+    (void)state;
+    struct ebb_program *write = kit_program(ctx, 2);
+    int32_t t = kit_tensor(write, EBB_SPACE_DEVICE, KIT_BYTES);
+    kit_fill(write, EBB_QUEUE_COMPUTE, kit_all(t), 9);
+    kit_copy(write, EBB_QUEUE_OUT, kit_all(t), kit_all(0));
+    kit_finish(write, false);
+    struct ebb_program *read = kit_program(ctx, 2);
+    kit_copy(read, EBB_QUEUE_IN, kit_all(0), kit_all(1));
+    kit_finish(read, false);
+    struct ebb_program *other = kit_program(ctx, 1);
+    kit_fill(other, EBB_QUEUE_IN, kit_all(0), 1);
+    kit_finish(other, false);
+
+    struct ebb_device_options device_options = {.backend = EBB_BACKEND_CPU, .threads = 1};
+    struct ebb_device *device = NULL; /* nothing is reserved: the arena is not used */
+    assert_int_equal(ebb_device_create(ctx, &device_options, &device), EBB_OK);
+    struct ebb_executor_options options = {.own_allocations = true};
+    struct ebb_executor *a = make(device, write, &options);
+    options.share = a;
+    struct ebb_executor *b = make(device, read, &options);
+    options.share = b;
+    struct ebb_executor *c = make(device, other, &options);
+    assert_ptr_equal(ebb_executor_tensor(a, 0), ebb_executor_tensor(c, 0));
+    options.share = c; /* which has one persistent tensor only */
+    struct ebb_executor *d = NULL;
+    kit_failed(ctx, ebb_executor_create(ctx, device, NULL, read, &options, &d), EBB_FAILED,
+               "program 'test' is to share persistent tensor 'p1' with program 'test', which has "
+               "none such");
+    assert_null(d);
+    run(a, &full);
+    run(b, &full);
+    sync_ok(device);
+    assert_rows(b, 1, 0, KIT_ROWS, 9);
+    assert_int_equal(ebb_executor_peak_bytes(a), ebb_program_end(write, EBB_SPACE_DEVICE));
+    ebb_executor_free(c);
+    ebb_executor_free(b);
+    ebb_executor_free(a);
+    ebb_device_free(device);
+    ebb_program_free(write);
+    ebb_program_free(read);
+    ebb_program_free(other);
+}
+
+/* Persistent state that lives on the host: in, changed, out. With an object or without, moves are
+ * plain copies. */
+static void persistent_host_tensors_outlive_runs(void **state)
+{
+    (void)state;
+    for (int with_object = 0; with_object < 2; with_object++) {
+        struct ebb_tensor persistent[2];
+        memset(persistent, 0, sizeof persistent);
+        for (int i = 0; i < 2; i++) {
+            persistent[i].bytes = KIT_BYTES;
+            persistent[i].space = EBB_SPACE_HOST;
+            persistent[i].offset = i * KIT_BYTES;
+        }
+        struct ebb_program *program = NULL;
+        assert_int_equal(ebb_program_create(ctx, "update", persistent, 2, &program), EBB_OK);
+        int32_t object = -1;
+        if (with_object) assert_int_equal(ebb_program_object(program, 0, &object), EBB_OK);
+        int32_t t = kit_tensor(program, EBB_SPACE_DEVICE, KIT_BYTES);
+        kit_move(program, EBB_QUEUE_IN, EBB_ENTRY_IN, kit_all(t), kit_all(0), object, 0);
+        kit_copy(program, EBB_QUEUE_COMPUTE, kit_rows(t, 0, 8),
+                 kit_rows(t, 8, 8)); /* lower half from upper half */
+        kit_move(program, EBB_QUEUE_OUT, EBB_ENTRY_OUT, kit_all(t), kit_all(0), object, 1);
+        kit_move(program, EBB_QUEUE_OUT, EBB_ENTRY_OUT, kit_rows(t, 15, 1), kit_rows(1, 0, 1), -1,
+                 1);
+        kit_finish(program, true);
+        assert_int_equal(ebb_program_check(ctx, program), EBB_OK);
+        struct ebb_device *device = kit_device(ctx, program, 50, 5);
+        struct ebb_executor_options options = {.checksums = true};
+        struct ebb_executor *executor = make(device, program, &options);
+        unsigned char *home = ebb_executor_tensor(executor, 0);
+        for (int i = 0; i < KIT_BYTES; i++) home[i] = (unsigned char)i;
+        run(executor, &full);
+        run(executor, &full);
+        sync_ok(device);
+        assert_memory_equal(home, home + KIT_BYTES / 2, KIT_BYTES / 2);
+        assert_memory_equal(ebb_executor_tensor(executor, 1), home + 7 * KIT_COLS, KIT_COLS);
+        ebb_executor_free(executor);
+        ebb_device_free(device);
+        ebb_program_free(program);
+    }
+}
+
+static void an_op_that_fails_is_reported_by_sync_and_the_next_run_works(void **state)
+{
+    (void)state;
+    struct ebb_program *program = kit_program(ctx, 2);
+    int32_t rows = kit_tensor(program, EBB_SPACE_DEVICE, 4);
+    int32_t h = kit_tensor(program, EBB_SPACE_HOST, KIT_BYTES);
+    int32_t object = -1;
+    assert_int_equal(ebb_program_object(program, h, &object), EBB_OK);
+    struct ebb_view index = {.tensor = rows, .dtype = EBB_I32, .rows = 1, .cols = 1, .stride = 1};
+    struct ebb_gather_rows gather = {.x = kit_all(0), .rows = index, .y = kit_rows(1, 0, 1)};
+    assert_int_equal(ebb_program_op(program, EBB_QUEUE_COMPUTE, EBB_OP_gather_rows, &gather),
+                     EBB_OK);
+    kit_move(program, EBB_QUEUE_OUT, EBB_ENTRY_OUT, kit_all(1), kit_all(h), object, 1);
+    ebb_program_hold(program, rows, true);
+    kit_finish(program, false);
+    struct ebb_device *device = kit_device(ctx, program, 0, 1);
+    struct ebb_executor_options options = {.checksums = true};
+    struct ebb_executor *executor = make(device, program, &options);
+    memset(ebb_executor_tensor(executor, 0), 3, KIT_BYTES);
+    int32_t *value = ebb_executor_tensor(executor, rows);
+    for (int round = 0; round < 10; round++) { /* more than there are slots */
+        *value = 999;
+        run(executor, &full);
+        kit_failed(ctx, ebb_device_sync(device), EBB_FAILED, "row index 999 at place 0 is outside");
+    }
+    *value = 1;
+    run(executor, &full);
+    sync_ok(device);
+    assert_rows(executor, h, 0, 1, 3);
+    ebb_executor_free(executor);
+    ebb_device_free(device);
+    ebb_program_free(program);
+}
+
+static void a_move_that_the_stash_refuses_fails_the_run(void **state)
+{
+    (void)state;
+    struct ebb_program *program = kit_program(ctx, 2);
+    int32_t h = kit_tensor(program, EBB_SPACE_HOST, KIT_BYTES);
+    int32_t object = -1;
+    assert_int_equal(ebb_program_object(program, h, &object), EBB_OK);
+    ebb_program_hold(program, h, true);
+    kit_move(program, EBB_QUEUE_OUT, EBB_ENTRY_OUT, kit_rows(0, 0, 8), kit_rows(h, 0, 8), object,
+             0);
+    kit_move(program, EBB_QUEUE_IN, EBB_ENTRY_IN, kit_all(1), kit_all(h), object, 0);
+    kit_finish(program, false);
+    struct ebb_device *device = kit_device(ctx, program, 0, 1);
+    struct ebb_executor *executor = make(device, program, NULL);
+    for (int round = 0; round < 2;
+         round++) /* the same, not "a part goes out twice": what was half away is forgotten */
+        kit_failed(ctx, ebb_executor_run(executor, &full), EBB_FAILED,
+                   "object 't2' of the stash is read, but generation 1 is not complete");
+    sync_ok(device);
+    ebb_executor_free(executor);
+    ebb_device_free(device);
+    ebb_program_free(program);
+}
+
+static void a_device_that_is_too_small_is_refused(void **state)
+{
+    (void)state;
+    struct ebb_program *program = tiles(false, 4);
+    struct ebb_device_options options = {.backend = EBB_BACKEND_CPU, .threads = 1};
+    struct ebb_device *device = NULL;
+    struct ebb_executor *executor = NULL;
+    assert_int_equal(ebb_device_create(ctx, &options, &device), EBB_OK);
+    kit_failed(ctx, ebb_executor_create(ctx, device, NULL, program, NULL, &executor), EBB_FAILED,
+               "bytes of device memory, but 0 are reserved");
+    assert_int_equal(
+        ebb_device_reserve(device, EBB_SPACE_DEVICE, ebb_program_end(program, EBB_SPACE_DEVICE)),
+        EBB_OK);
+    assert_int_equal(ebb_device_reserve(device, EBB_SPACE_HOST, KIT_BYTES - 1), EBB_OK);
+    kit_failed(ctx, ebb_executor_create(ctx, device, NULL, program, NULL, &executor), EBB_FAILED,
+               "program 'test' uses 512 bytes of host memory, but 511 are reserved");
+    ebb_device_free(device);
+    ebb_program_free(program);
+}
+
+static void a_matmul_without_its_library_is_refused(void **state)
+{
+    (void)state;
+    struct ebb_program *program = kit_program(ctx, 1);
+    struct ebb_view square = {.tensor = 0, .dtype = EBB_F32, .rows = 2, .cols = 2, .stride = 2};
+    struct ebb_matmul matmul;
+    memset(&matmul, 0, sizeof matmul);
+    matmul.a = matmul.b = matmul.y = square;
+    matmul.bias = matmul.add = matmul.scratch = ebb_view_none();
+    assert_int_equal(ebb_program_op(program, EBB_QUEUE_COMPUTE, EBB_OP_matmul, &matmul), EBB_OK);
+    kit_finish(program, false);
+    struct ebb_device *device = kit_device(ctx, program, 0, 1);
+    struct ebb_executor *executor = NULL;
+    kit_failed(ctx, ebb_executor_create(ctx, device, NULL, program, NULL, &executor), EBB_FAILED,
+               "entry 0 is a matmul, but no matmul library was given");
+    ebb_device_free(device);
+    ebb_program_free(program);
+}
+
+/* The highest byte that changed, found from outside, is where the program says it ends. */
+static void the_predicted_end_is_the_last_byte_that_changes(void **state)
+{
+    (void)state;
+    struct ebb_program *program = tiles(false, 2);
+    struct ebb_device *device = kit_device(ctx, program, 0, 1);
+    struct ebb_executor *executor = make(device, program, NULL);
+    unsigned char *arena = ebb_device_base(device, EBB_SPACE_DEVICE);
+    int64_t bytes = ebb_device_bytes(device, EBB_SPACE_DEVICE);
+    memset(arena, 0x5a, (size_t)bytes);
+    memset(arena, 0, KIT_BYTES);
+    run(executor, &full);
+    sync_ok(device);
+    int64_t last = bytes;
+    while (last > 0 && arena[last - 1] == 0x5a) last--;
+    assert_int_equal(last, ebb_program_end(program, EBB_SPACE_DEVICE));
+    assert_int_equal(last, ebb_executor_peak_bytes(executor));
+    ebb_executor_free(executor);
+    ebb_device_free(device);
+    ebb_program_free(program);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+#define CASE(name) cmocka_unit_test_setup_teardown(name, make_ctx, free_ctx)
+        CASE(what_leaves_in_tiles_comes_back),
+        CASE(with_fewer_tokens_less_moves_and_generations_still_end),
+        CASE(runs_may_be_enqueued_ahead_and_each_sees_its_own_step),
+        CASE(a_program_sees_what_was_enqueued_before_it_as_done),
+        CASE(poison_fills_what_is_no_longer_used),
+        CASE(a_chain_of_executors_shares_persistent_blocks_only),
+        CASE(persistent_host_tensors_outlive_runs),
+        CASE(an_op_that_fails_is_reported_by_sync_and_the_next_run_works),
+        CASE(a_move_that_the_stash_refuses_fails_the_run),
+        CASE(a_device_that_is_too_small_is_refused),
+        CASE(a_matmul_without_its_library_is_refused),
+        CASE(the_predicted_end_is_the_last_byte_that_changes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
