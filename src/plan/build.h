@@ -1,0 +1,105 @@
+/* A build: a program being written for one set of policies and capacities. The network's emitter
+ * appends to it.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef EBB_BUILD_H
+#define EBB_BUILD_H
+
+#include "op/attention.h"
+#include "op/matmul.h"
+#include "plan/policy.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Everything that decides a run's bits besides model, data and seed. Depends on model, method,
+ * capacity and backend, never on the budget; written to run.json and checkpoints. */
+struct ebb_numerics {
+    enum ebb_dtype storage; /* F32 or BF16 */
+    int64_t tile_tokens;    /* rows of a tile: norms, MLP and projections run tile by tile */
+    int64_t head_chunk;     /* labels whose logits exist at a time */
+    int threads;
+    char backend[16]; /* "cpu" */
+    char matmul[96];  /* library and version */
+};
+
+struct ebb_capacity {
+    int64_t tokens; /* of a micro-batch */
+    int64_t docs;
+    int64_t doc_tokens;   /* of the longest document */
+    int64_t cache_tokens; /* of a generated sequence, prompt included; 0: no decode program */
+};
+
+struct ebb_build {
+    struct ebb_ctx *ctx;
+    struct ebb_program *program;
+    struct ebb_matmul_lib *matmul;
+    const struct ebb_numerics *numerics;
+    struct ebb_capacity capacity;
+    const struct ebb_policies *policies;
+    bool streams;    /* moves run on queues of their own; else on COMPUTE */
+    int prefetch;    /* layers whose saved slots come in ahead of the one that backward works on */
+    int ring;        /* buffers of a slot that leaves tile by tile */
+    int32_t scratch; /* the ops' shared scratch tensor; grows with need */
+    int64_t saved_bytes; /* out: device bytes of slots that are kept */
+};
+
+/* ---- views ---- */
+
+/* A matrix of a build: [rows, cols] in a tensor, either one row a token of the whole
+ * micro-batch, or one tile's rows. */
+struct ebb_matrix {
+    int32_t tensor;
+    enum ebb_dtype dtype;
+    int64_t cols; /* row stride in elements */
+    bool tile;    /* holds one tile, the same place for each */
+};
+
+/* A new transient matrix; `tile`: numerics.tile_tokens rows (or fewer, if the capacity is), else
+ * one row a token. */
+enum ebb_status ebb_build_matrix(struct ebb_build *build, int64_t cols, enum ebb_dtype dtype,
+                                 bool tile, const char *name, int64_t layer,
+                                 struct ebb_matrix *matrix);
+int64_t ebb_build_tiles(const struct ebb_build *build);
+/* Columns [col0, col0 + cols) of tile t's rows. */
+struct ebb_view ebb_matrix_tile(const struct ebb_build *build, const struct ebb_matrix *matrix,
+                                int64_t t, int64_t col0, int64_t cols);
+/* The same columns of all rows; the matrix is no tile. */
+struct ebb_view ebb_matrix_all(const struct ebb_build *build, const struct ebb_matrix *matrix,
+                               int64_t col0, int64_t cols);
+/* Rows [row0, row0 + rows) and columns [col0, col0 + cols) of a persistent [*, stride] tensor;
+ * fixed extent. */
+struct ebb_view ebb_tensor_view(int32_t tensor, enum ebb_dtype dtype, int64_t row0, int64_t rows,
+                                int64_t col0, int64_t cols, int64_t stride);
+
+/* ---- entries ---- */
+
+/* Appends an op on COMPUTE. */
+enum ebb_status ebb_build_op(struct ebb_build *build, enum ebb_op op, const void *args);
+/* Appends a matmul; sets its scratch view, growing the scratch tensor. */
+enum ebb_status ebb_build_matmul(struct ebb_build *build, struct ebb_matmul *args);
+/* A view of the scratch tensor with room for `bytes`. */
+struct ebb_view ebb_build_scratch(struct ebb_build *build, int64_t bytes);
+
+/* ---- saved slots ---- */
+
+/* Where one (layer, slot) lies while its step is being written. */
+struct ebb_saved {
+    struct ebb_matrix device; /* tensor -1: not on the device now */
+    struct ebb_matrix host;   /* tensor -1: has no home */
+    int32_t object;
+};
+void ebb_saved_clear(struct ebb_saved *saved);
+/* Appends the move of tile t's rows (t < 0: all rows) from `from` to the slot's home, which is
+ * made at first use. `last`: this ends it. */
+enum ebb_status ebb_saved_out(struct ebb_build *build, struct ebb_saved *saved,
+                              const struct ebb_matrix *from, int64_t t, bool last, const char *name,
+                              int64_t layer);
+/* Appends the move of tile t's rows (t < 0: all, tile by tile, into saved->device) back to `to`. */
+enum ebb_status ebb_saved_in(struct ebb_build *build, const struct ebb_saved *saved,
+                             const struct ebb_matrix *to, int64_t t);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

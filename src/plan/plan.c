@@ -1,0 +1,279 @@
+/* Plans: the persistent region, the programs, their common transient region, and the choice
+ * among policies.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "plan/plan.h"
+
+#include "op/optimizer.h"
+#include "op/step.h"
+
+static int64_t align_up(int64_t bytes)
+{
+    return (bytes + EBB_ALIGN_BYTES - 1) / EBB_ALIGN_BYTES * EBB_ALIGN_BYTES;
+}
+
+/* Lays the net's tensors out one after the other; returns where the transient region starts. */
+static int64_t lay_persistent(const struct ebb_net *net, struct ebb_tensor *tensors)
+{
+    int64_t end = 0;
+    for (int32_t i = 0; i < net->tensor_count; i++) {
+        tensors[i] = net->tensors[i];
+        tensors[i].offset = end;
+        end = align_up(end + tensors[i].bytes);
+    }
+    return end;
+}
+
+/* ---- the update program ---- */
+
+static struct ebb_view block_view(int32_t tensor)
+{
+    int64_t bytes = (int64_t)sizeof(struct ebb_step);
+    return ebb_tensor_view(tensor, EBB_U8, 0, 1, 0, bytes, bytes);
+}
+
+static struct ebb_view sums_view(int32_t tensor)
+{
+    int64_t bytes = (int64_t)sizeof(struct ebb_sums);
+    return ebb_tensor_view(tensor, EBB_U8, 0, 1, 0, bytes, bytes);
+}
+
+static struct ebb_view state_view(const struct ebb_param *param, int32_t tensor,
+                                  enum ebb_dtype dtype)
+{
+    if (tensor < 0) return ebb_view_none();
+    return ebb_tensor_view(tensor, dtype, 0, param->w.rows, 0, param->w.cols, param->w.cols);
+}
+
+static enum ebb_status emit_sweep(struct ebb_build *build, const struct ebb_net *net, int32_t index,
+                                  const struct ebb_optimizer_keys *keys)
+{
+    const struct ebb_param *param = &net->params[index];
+    float decay = param->decay ? (float)keys->weight_decay : 0;
+    if (keys->sgd) {
+        struct ebb_sgd args = {.w = param->w,
+                               .lo = state_view(param, param->lo, EBB_U16),
+                               .master = state_view(param, param->master, EBB_F32),
+                               .grad = state_view(param, param->grad, EBB_F32),
+                               .m = state_view(param, param->m, EBB_F32),
+                               .step = block_view(net->inputs.step),
+                               .sums = sums_view(net->inputs.sums),
+                               .instance = (uint32_t)index,
+                               .momentum = (float)keys->momentum,
+                               .weight_decay = decay};
+        return ebb_build_op(build, EBB_OP_sgd, &args);
+    }
+    struct ebb_adamw args = {.w = param->w,
+                             .lo = state_view(param, param->lo, EBB_U16),
+                             .master = state_view(param, param->master, EBB_F32),
+                             .grad = state_view(param, param->grad, EBB_F32),
+                             .m = state_view(param, param->m, EBB_F32),
+                             .v = state_view(param, param->v, EBB_F32),
+                             .step = block_view(net->inputs.step),
+                             .sums = sums_view(net->inputs.sums),
+                             .instance = (uint32_t)index,
+                             .beta1 = (float)keys->beta1,
+                             .beta2 = (float)keys->beta2,
+                             .eps = (float)keys->eps,
+                             .weight_decay = decay};
+    return ebb_build_op(build, EBB_OP_adamw, &args);
+}
+
+/* Two phases: the norm of all gradients and the clip factor, then the sweep. */
+static enum ebb_status emit_update(struct ebb_build *build, const struct ebb_plan_request *request)
+{
+    const struct ebb_net *net = request->net;
+    for (int32_t i = 0; i < net->param_count; i++) {
+        struct ebb_norm_squared args = {.grad = state_view(&net->params[i], net->params[i].grad,
+                                                           EBB_F32),
+                                        .sums = sums_view(net->inputs.sums)};
+        EBB_TRY(ebb_build_op(build, EBB_OP_norm_squared, &args));
+    }
+    struct ebb_clip clip = {.step = block_view(net->inputs.step),
+                            .sums = sums_view(net->inputs.sums)};
+    EBB_TRY(ebb_build_op(build, EBB_OP_clip, &clip));
+    for (int32_t i = 0; i < net->param_count; i++)
+        EBB_TRY(emit_sweep(build, net, i, &request->optimizer));
+    return EBB_OK;
+}
+
+/* ---- one program ---- */
+
+static struct ebb_capacity program_capacity(const struct ebb_plan_request *request,
+                                            enum ebb_program_kind kind)
+{
+    struct ebb_capacity capacity = request->capacity;
+    if (kind != EBB_PROGRAM_DECODE) return capacity;
+    if (capacity.tokens > request->numerics.tile_tokens)
+        capacity.tokens = request->numerics.tile_tokens;
+    if (capacity.tokens > capacity.cache_tokens) capacity.tokens = capacity.cache_tokens;
+    return capacity;
+}
+
+static enum ebb_status write_program(struct ebb_ctx *ctx, const struct ebb_plan *plan,
+                                     enum ebb_program_kind kind, int prefetch,
+                                     struct ebb_program *program, int64_t *saved_bytes)
+{
+    const struct ebb_plan_request *request = &plan->request;
+    struct ebb_build build;
+    memset(&build, 0, sizeof build);
+    build.ctx = ctx;
+    build.program = program;
+    build.matmul = request->matmul;
+    build.numerics = &request->numerics;
+    build.capacity = program_capacity(request, kind);
+    build.policies = &plan->policies;
+    build.streams = request->streams;
+    build.prefetch = prefetch;
+    build.ring = request->one_buffer ? 1 : 2;
+    EBB_TRY(ebb_program_tensor(program, EBB_SPACE_DEVICE, 0, &build.scratch, "scratch"));
+    if (kind == EBB_PROGRAM_UPDATE)
+        EBB_TRY(emit_update(&build, request));
+    else
+        EBB_TRY(request->net->emit(request->net, &build, kind));
+    *saved_bytes = build.saved_bytes;
+    return ebb_program_finish(program, request->poison);
+}
+
+/* Makes, lays out and orders one program of the plan. */
+static enum ebb_status make_program(struct ebb_ctx *ctx, struct ebb_plan *plan,
+                                    enum ebb_program_kind kind, int64_t transient, int prefetch,
+                                    int64_t *saved_bytes)
+{
+    const struct ebb_net *net = plan->request.net;
+    struct ebb_program **program = &plan->programs[kind];
+    int64_t start[EBB_SPACE_COUNT] = {transient, 0};
+    EBB_TRY(ebb_program_create(ctx, ebb_program_kind_name(kind), plan->persistent,
+                               net->tensor_count, program));
+    EBB_TRY(write_program(ctx, plan, kind, prefetch, *program, saved_bytes));
+    return ebb_program_layout(*program, start, plan->request.apart);
+}
+
+static void count_bytes(struct ebb_plan *plan, int64_t transient, int64_t saved_bytes)
+{
+    const struct ebb_net *net = plan->request.net;
+    int64_t device = 0, host = 0, named = 0;
+    for (int i = 0; i < EBB_PROGRAM_COUNT; i++) {
+        if (!plan->programs[i]) continue;
+        int64_t end = ebb_program_end(plan->programs[i], EBB_SPACE_DEVICE);
+        int64_t host_end = ebb_program_end(plan->programs[i], EBB_SPACE_HOST);
+        device = end > device ? end : device;
+        host = host_end > host ? host_end : host;
+    }
+    /* Persistent tensors that no program touches still live there. */
+    if (net->tensor_count > 0) {
+        const struct ebb_tensor *last = &plan->persistent[net->tensor_count - 1];
+        if (last->offset + last->bytes > device) device = last->offset + last->bytes;
+    }
+    plan->device_bytes = device;
+    plan->host_bytes = host;
+    memset(plan->kind_bytes, 0, sizeof plan->kind_bytes);
+    for (int32_t i = 0; i < net->tensor_count; i++)
+        plan->kind_bytes[net->kinds[i]] += net->tensors[i].bytes;
+    plan->kind_bytes[EBB_KIND_SAVED] = saved_bytes < device - transient ? saved_bytes : 0;
+    for (int i = 0; i < EBB_KIND_WORKING; i++) named += plan->kind_bytes[i];
+    plan->kind_bytes[EBB_KIND_WORKING] = device - named;
+}
+
+static void drop_programs(struct ebb_plan *plan)
+{
+    for (int i = 0; i < EBB_PROGRAM_COUNT; i++) {
+        ebb_program_free(plan->programs[i]);
+        plan->programs[i] = NULL;
+    }
+}
+
+/* Sizes of the plan for the policies that it holds. */
+static enum ebb_status make_programs(struct ebb_ctx *ctx, struct ebb_plan *plan, int prefetch)
+{
+    const struct ebb_plan_request *request = &plan->request;
+    int64_t transient = lay_persistent(request->net, plan->persistent), saved_bytes = 0, other = 0;
+    drop_programs(plan);
+    for (int i = 0; i < EBB_PROGRAM_COUNT; i++)
+        if (request->programs[i])
+            EBB_TRY(make_program(ctx, plan, (enum ebb_program_kind)i, transient, prefetch,
+                                 i == EBB_PROGRAM_TRAIN ? &saved_bytes : &other));
+    count_bytes(plan, transient, saved_bytes);
+    plan->bytes_out = plan->bytes_in = 0;
+    if (plan->programs[EBB_PROGRAM_TRAIN])
+        ebb_program_traffic(plan->programs[EBB_PROGRAM_TRAIN], &plan->bytes_out, &plan->bytes_in);
+    plan->fits = (request->device_budget == 0 || plan->device_bytes <= request->device_budget) &&
+                 (request->host_budget == 0 || plan->host_bytes <= request->host_budget);
+    return EBB_OK;
+}
+
+/* With and without moves ahead of need: the latter takes less memory and more time. */
+static enum ebb_status try_policies(struct ebb_ctx *ctx, struct ebb_plan *plan)
+{
+    if (!plan->request.one_buffer) {
+        EBB_TRY(make_programs(ctx, plan, 1));
+        if (plan->fits || plan->bytes_in == 0) return EBB_OK;
+    }
+    return make_programs(ctx, plan, 0);
+}
+
+static enum ebb_status climb(struct ebb_ctx *ctx, struct ebb_plan *plan)
+{
+    const struct ebb_plan_request *request = &plan->request;
+    int64_t best_bytes = -1;
+    int best = 0;
+    bool last = false;
+    for (int k = 0; !last; k++) {
+        EBB_TRY(ebb_policies_ladder(ctx, request->net, &request->memory, true, k, &plan->policies,
+                                    &plan->what, &last));
+        EBB_TRY(try_policies(ctx, plan));
+        if (plan->fits) return EBB_OK;
+        if (best_bytes < 0 || plan->device_bytes < best_bytes) {
+            best_bytes = plan->device_bytes;
+            best = k;
+        }
+    }
+    EBB_TRY(ebb_policies_ladder(ctx, request->net, &request->memory, true, best, &plan->policies,
+                                &plan->what, &last));
+    return try_policies(ctx, plan);
+}
+
+enum ebb_status ebb_plan_create(struct ebb_ctx *ctx, const struct ebb_plan_request *request,
+                                struct ebb_plan **plan_out)
+{
+    struct ebb_plan *plan = (struct ebb_plan *)ebb_mem_alloc(ctx, sizeof *plan);
+    enum ebb_status status = EBB_NO_MEMORY;
+    *plan_out = NULL;
+    if (!plan) return EBB_NO_MEMORY;
+    plan->request = *request;
+    plan->persistent = (struct ebb_tensor *)ebb_mem_alloc(ctx, (size_t)request->net->tensor_count *
+                                                                   sizeof *plan->persistent);
+    if (!plan->persistent) goto out;
+    status = ebb_policies_create(ctx, request->net->layers, EBB_POLICY_KEEP, &plan->policies);
+    if (status != EBB_OK) goto out;
+    status = climb(ctx, plan);
+    for (int i = 0; status == EBB_OK && i < EBB_PROGRAM_COUNT; i++)
+        if (plan->programs[i]) status = ebb_program_order(plan->programs[i]);
+out:
+    if (status != EBB_OK) {
+        ebb_plan_free(ctx, plan);
+        return status;
+    }
+    *plan_out = plan;
+    return EBB_OK;
+}
+
+void ebb_plan_free(struct ebb_ctx *ctx, struct ebb_plan *plan)
+{
+    if (!plan) return;
+    drop_programs(plan);
+    ebb_policies_free(ctx, &plan->policies);
+    ebb_mem_free(ctx, plan->persistent);
+    ebb_mem_free(ctx, plan);
+}
+
+void ebb_numerics_choose(struct ebb_numerics *numerics, int64_t vocab,
+                         const struct ebb_capacity *capacity)
+{
+    /* 32 MiB of fp32 logits at a time, in steps of 32 labels; tiles of 512 tokens keep a core's
+     * share of an MLP tile within its cache for small models and the products large enough for
+     * big ones. */
+    int64_t chunk = (32 << 20) / 4 / (vocab > 0 ? vocab : 1) / 32 * 32;
+    numerics->head_chunk = chunk < 32 ? 32 : chunk > 512 ? 512 : chunk;
+    numerics->tile_tokens =
+        capacity->tokens < 512 ? (capacity->tokens > 0 ? capacity->tokens : 1) : 512;
+}

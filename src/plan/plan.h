@@ -1,0 +1,66 @@
+/* A plan: where everything lives, for a whole run, decided before it starts.
+ *
+ * A persistent region (the network's tensors, at the start of device memory), one transient
+ * region behind it that all programs share (one runs at a time), and a host region for what
+ * moves out. Its sizes are a prediction that the run must meet to the byte: the device and the
+ * host space are reserved at exactly these sizes.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef EBB_PLAN_H
+#define EBB_PLAN_H
+
+#include "plan/build.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct ebb_optimizer_keys {
+    bool sgd;                 /* else AdamW */
+    double beta1, beta2, eps; /* AdamW */
+    double momentum;          /* SGD */
+    double weight_decay;
+};
+
+struct ebb_plan_request {
+    const struct ebb_net *net;     /* borrowed */
+    struct ebb_matmul_lib *matmul; /* borrowed */
+    struct ebb_numerics numerics;
+    struct ebb_capacity capacity;
+    struct ebb_memory_keys memory;
+    struct ebb_optimizer_keys optimizer;
+    bool programs[EBB_PROGRAM_COUNT]; /* which ones are wanted */
+    bool streams;                     /* activation_offloading_use_streams */
+    int64_t device_budget;            /* bytes; 0: none */
+    int64_t host_budget;              /* bytes; 0: none */
+    bool poison, apart,
+        one_buffer; /* torture: NaN in dead ranges, no shared bytes, rings of one and no prefetch */
+};
+
+struct ebb_plan {
+    struct ebb_plan_request request;                 /* as asked */
+    struct ebb_policies policies;                    /* as chosen */
+    const char *what;                                /* the choice in words; borrowed constant */
+    struct ebb_program *programs[EBB_PROGRAM_COUNT]; /* NULL where not wanted */
+    struct ebb_tensor *persistent;                   /* [net->tensor_count] with offsets */
+    int64_t device_bytes; /* end of the highest range that any program uses */
+    int64_t host_bytes;
+    int64_t kind_bytes[EBB_KIND_COUNT]; /* sum == device_bytes; gaps of alignment count as working
+                                           set */
+    int64_t bytes_out, bytes_in;        /* moved by one train program at capacity */
+    bool fits;                          /* within both budgets */
+};
+
+/* Makes the cheapest plan of the ladder (plan/policy.h) that fits. If none does, returns EBB_OK
+ * with fits false and the smallest of them: the caller says what to change. The caller frees. */
+enum ebb_status ebb_plan_create(struct ebb_ctx *ctx, const struct ebb_plan_request *request,
+                                struct ebb_plan **plan);
+void ebb_plan_free(struct ebb_ctx *ctx, struct ebb_plan *plan); /* accepts NULL */
+
+/* Tile and chunk sizes for a model: by width, vocabulary and capacity, never by budget. */
+void ebb_numerics_choose(struct ebb_numerics *numerics, int64_t vocab,
+                         const struct ebb_capacity *capacity);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
