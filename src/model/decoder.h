@@ -1,0 +1,63 @@
+/* The block program of the Llama family of decoders: from a config to a network that can be
+ * planned.
+ *
+ * One layer (op/ has the formulas; R is the rank of the adapters on a matrix, all of them side
+ * by side):
+ *   n1 = rmsnorm(x)                     qkv = n1 Wqkv^T + b    (q and k: norm per head where the
+ * model has it, rotary) o = attention(q, k, v)              x2 = x + o Wo^T n2 = rmsnorm(x2)
+ * gate_up = n2 Wgu^T x' = x2 + (silu(gate) up) Wd^T Slots: x, qkv, o (with its log-sum-exp), x2,
+ * gate_up. Normed inputs, the SiLU product and low-rank products are made again inside each tile of
+ * backward. x2 and gate_up, where not kept, are remade (or come in) tile by tile and never stand
+ * whole on the device.
+ *
+ * An adapted weight is stored [N, K + R] with its B in the tail columns (block by block where
+ * several weights of a file share the matrix) and its input [T, K + R] with s x A^T in the tail,
+ * so that one product gives base plus adapter.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef EBB_DECODER_H
+#define EBB_DECODER_H
+
+#include "model/adapter.h"
+#include "plan/plan.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct ebb_decoder_options {
+    enum ebb_dtype storage; /* F32 or BF16 */
+    bool train;             /* gradients and optimizer state exist */
+    const struct ebb_adapter_config
+        *adapter;             /* borrowed; NULL: none, and training means every weight */
+    bool stochastic_rounding; /* trained bf16 weights have no exact master */
+    bool sgd;
+    double momentum; /* which optimizer state exists */
+    struct ebb_capacity capacity;
+};
+
+/* config, weights and adapter are borrowed and must outlive the net. The caller frees. */
+enum ebb_status ebb_decoder_create(struct ebb_ctx *ctx, const struct ebb_model_config *config,
+                                   const struct ebb_weight_list *weights,
+                                   const struct ebb_decoder_options *options, struct ebb_net **net);
+void ebb_decoder_free(struct ebb_ctx *ctx, struct ebb_net *net); /* accepts NULL */
+
+/* Where a file's weight lies in the net's persistent tensors: [rows, cols] of it. */
+struct ebb_view ebb_decoder_weight(const struct ebb_net *net, int64_t weight);
+/* The parameter that trains it and the first row (vectors: column) of it there; NULL if it is
+ * frozen. */
+const struct ebb_param *ebb_decoder_param(const struct ebb_net *net, int64_t weight, int64_t *row0);
+/* An adapted weight's A [r, in] or B [out, r] ('A', 'B'): the copy in the storage type that
+ * programs read. Absent if it has no adapter. */
+struct ebb_view ebb_decoder_adapter_view(const struct ebb_net *net, int64_t weight, char which);
+/* The parameter that trains it; NULL if it has no adapter or nothing is trained. */
+const struct ebb_param *ebb_decoder_adapter(const struct ebb_net *net, int64_t weight, char which);
+/* Rotary table [rows, D] fp32, to be filled with ebb_rope_table before the first run; -1 never. */
+int32_t ebb_decoder_rope_tensor(const struct ebb_net *net, int64_t *rows);
+/* Logits [1, V] fp32 that the decode program leaves; tensor index in that program, set when it
+ * was emitted. */
+int32_t ebb_decoder_logits_tensor(const struct ebb_net *net);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

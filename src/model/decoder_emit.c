@@ -1,0 +1,1059 @@
+/* A decoder's programs: forward, loss, backward and decoding, written tile by tile into a build.
+ *
+ * Backward asks for what it needs of a layer (need_x, need_qkv, need_o) and gets it from
+ * wherever the policy put it: it lies on the device, comes in from the host, or is made again
+ * from what that layer, or the one before it, still has. What was made again stays until its
+ * last reader, so that a run of layers whose input was not saved is passed forward once. Every
+ * remade value comes from the same op on the same operands as in forward: that is why all
+ * policies give the same bits.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <math.h>
+
+#include "model/decoder_int.h"
+#include "op/attention.h"
+#include "op/cross_entropy.h"
+#include "op/dropout.h"
+#include "op/embed.h"
+#include "op/optimizer.h"
+#include "op/rmsnorm.h"
+#include "op/rotary.h"
+#include "op/rows.h"
+#include "op/swiglu.h"
+
+enum { RING_MAX = 4 };
+
+/* Buffers of a slot that is handled tile by tile. */
+struct ring {
+    struct ebb_matrix buffer[RING_MAX];
+    int count; /* 0: not open */
+};
+
+struct layer_state {
+    struct ebb_saved slot[EBB_DECODER_SLOTS];
+    struct ebb_saved lse; /* goes with slot o */
+    struct ebb_matrix
+        qk; /* q and k after norm and rotary, where the slot holds them before; tensor -1: none */
+    struct ring x2, gate_up;
+};
+
+struct emitter {
+    struct ebb_build *b;
+    const struct ebb_decoder *d;
+    const struct ebb_model_config *c;
+    enum ebb_dtype storage;
+    bool train;
+    int64_t tiles;
+    struct layer_state *at; /* [layers + 1]; the last has only x: the input of the final norm */
+    struct ebb_matrix dx;   /* gradient of the residual stream, in place down the layers */
+};
+
+static enum ebb_policy policy_of(const struct emitter *e, int64_t layer, enum ebb_decoder_slot slot)
+{
+    if (!e->train || layer >= e->c->layers) return EBB_POLICY_RECOMPUTE;
+    return (enum ebb_policy)e->b->policies->at[layer][slot];
+}
+
+static enum ebb_status new_tile(struct emitter *e, int64_t cols, const char *name, int64_t layer,
+                                struct ebb_matrix *m)
+{
+    return ebb_build_matrix(e->b, cols, e->storage, true, name, layer, m);
+}
+
+static enum ebb_status new_whole(struct emitter *e, int64_t cols, enum ebb_dtype dtype,
+                                 const char *name, int64_t layer, struct ebb_matrix *m)
+{
+    return ebb_build_matrix(e->b, cols, dtype, false, name, layer, m);
+}
+
+static struct ebb_view vector_view(const struct emitter *e, int32_t tensor, int64_t n)
+{
+    return tensor < 0 ? ebb_view_none() : ebb_tensor_view(tensor, e->storage, 0, 1, 0, n, n);
+}
+
+static struct ebb_view input_view(int32_t tensor, int64_t n)
+{
+    return ebb_tensor_view(tensor, EBB_I32, 0, 1, 0, n, n);
+}
+
+/* The fp32 gradient of a parameter. */
+static struct ebb_view grad_view(const struct emitter *e, int32_t param)
+{
+    if (param < 0) return ebb_view_none();
+    const struct ebb_param *p = &e->d->net.params[param];
+    return ebb_tensor_view(p->grad, EBB_F32, 0, p->w.rows, 0, p->w.cols, p->w.cols);
+}
+
+static enum ebb_status norm_tile(struct emitter *e, const struct ebb_decoder_vector *norm,
+                                 struct ebb_view x, struct ebb_view y)
+{
+    struct ebb_rmsnorm_forward args = {.x = x,
+                                       .w = vector_view(e, norm->w, x.cols),
+                                       .y = y,
+                                       .eps = (float)e->c->norm_eps};
+    return ebb_build_op(e->b, EBB_OP_rmsnorm_forward, &args);
+}
+
+static enum ebb_status norm_backward_tile(struct emitter *e, const struct ebb_decoder_vector *norm,
+                                          struct ebb_view x, struct ebb_view dy, struct ebb_view dx,
+                                          bool overwrite)
+{
+    struct ebb_rmsnorm_backward args = {.x = x,
+                                        .w = vector_view(e, norm->w, x.cols),
+                                        .dy = dy,
+                                        .dx = dx,
+                                        .dw = grad_view(e, norm->param),
+                                        .eps = (float)e->c->norm_eps,
+                                        .overwrite = overwrite};
+    return ebb_build_op(e->b, EBB_OP_rmsnorm_backward, &args);
+}
+
+/* ---- linear layers with adapters ---- */
+
+static bool has_dropout(const struct emitter *e)
+{
+    return e->train && e->d->options.adapter && e->d->options.adapter->dropout > 0;
+}
+
+/* Whether backward needs the linear's input. */
+static bool needs_input(const struct ebb_decoder_linear *linear)
+{
+    return linear->param >= 0 || linear->tail > 0;
+}
+
+/* A tile buffer for an adapter's input or its gradient under dropout; nothing without dropout. */
+static enum ebb_status new_dropout_tile(struct emitter *e, const struct ebb_decoder_linear *linear,
+                                        int64_t layer, struct ebb_matrix *m)
+{
+    m->tensor = -1;
+    if (linear->tail == 0 || !has_dropout(e)) return EBB_OK;
+    return new_tile(e, linear->in, "dropout", layer, m);
+}
+
+static enum ebb_status emit_dropout(struct emitter *e, uint32_t instance, struct ebb_view x,
+                                    struct ebb_view y, bool accumulate)
+{
+    struct ebb_dropout args = {.x = x,
+                               .y = y,
+                               .instance = instance,
+                               .p = (float)e->d->options.adapter->dropout,
+                               .accumulate = accumulate};
+    return ebb_build_op(e->b, EBB_OP_dropout, &args);
+}
+
+static struct ebb_view a_view(const struct emitter *e, const struct ebb_decoder_linear *linear,
+                              int64_t row0, int64_t rows)
+{
+    return ebb_tensor_view(linear->a, e->storage, row0, rows, 0, linear->in, linear->in);
+}
+
+/* Fills the tail columns of tile t of `in` [., in + tail] with scale dropout(x) A^T. */
+static enum ebb_status tail_tile(struct emitter *e, const struct ebb_decoder_linear *linear,
+                                 const struct ebb_matrix *in, int64_t t,
+                                 const struct ebb_matrix *drop)
+{
+    if (linear->tail == 0) return EBB_OK;
+    int64_t rank = e->d->options.adapter->rank;
+    struct ebb_matmul args = {.bias = ebb_view_none(),
+                              .add = ebb_view_none(),
+                              .form = EBB_MATMUL_NT,
+                              .alpha = (float)e->d->scale};
+    struct ebb_view x = ebb_matrix_tile(e->b, in, t, 0, linear->in);
+    if (drop->tensor < 0) {
+        args.a = x;
+        args.b = a_view(e, linear, 0, linear->tail);
+        args.y = ebb_matrix_tile(e->b, in, t, linear->in, linear->tail);
+        return ebb_build_matmul(e->b, &args);
+    }
+    for (int i = 0; i < linear->part_count; i++) {
+        const struct ebb_decoder_part *part = &linear->parts[i];
+        if (part->tail0 < 0) continue;
+        struct ebb_view dropped = ebb_matrix_tile(e->b, drop, t, 0, linear->in);
+        EBB_TRY(emit_dropout(e, part->instance, x, dropped, false));
+        args.a = dropped;
+        args.b = a_view(e, linear, part->tail0, rank);
+        args.y = ebb_matrix_tile(e->b, in, t, linear->in + part->tail0, rank);
+        EBB_TRY(ebb_build_matmul(e->b, &args));
+    }
+    return EBB_OK;
+}
+
+/* y = in W^T + bias (+ add): tile t, tails included. */
+static enum ebb_status linear_tile(struct emitter *e, const struct ebb_decoder_linear *linear,
+                                   struct ebb_view in, struct ebb_view add, struct ebb_view y)
+{
+    int64_t k = linear->in + linear->tail;
+    struct ebb_matmul args = {.a = in,
+                              .b = ebb_tensor_view(linear->w, e->storage, 0, linear->rows, 0, k, k),
+                              .bias = vector_view(e, linear->bias, linear->rows),
+                              .add = add,
+                              .y = y,
+                              .form = EBB_MATMUL_NT};
+    return ebb_build_matmul(e->b, &args);
+}
+
+static enum ebb_status weight_gradient(struct emitter *e, struct ebb_view dy, struct ebb_view in,
+                                       struct ebb_view grad, double scale)
+{
+    struct ebb_matmul args = {.a = dy,
+                              .b = in,
+                              .bias = ebb_view_none(),
+                              .add = ebb_view_none(),
+                              .y = grad,
+                              .form = EBB_MATMUL_TN,
+                              .accumulate = 1,
+                              .alpha = (float)scale};
+    return ebb_build_matmul(e->b, &args);
+}
+
+/* One adapter's gradients and, under dropout, its share of the input's gradient. `in` and `d_in`
+ * have tails. */
+static enum ebb_status adapter_backward(struct emitter *e, const struct ebb_decoder_linear *linear,
+                                        const struct ebb_decoder_part *part, int64_t t,
+                                        const struct ebb_matrix *in, struct ebb_view dy,
+                                        const struct ebb_matrix *d_in,
+                                        const struct ebb_matrix *drop)
+{
+    int64_t rank = e->d->options.adapter->rank;
+    struct ebb_view dy_part = dy, x = ebb_matrix_tile(e->b, in, t, 0, linear->in);
+    struct ebb_view d_tail = ebb_matrix_tile(e->b, d_in, t, linear->in + part->tail0, rank);
+    dy_part.offset += part->row0 * ebb_dtype_bytes((enum ebb_dtype)dy.dtype);
+    dy_part.cols = part->rows;
+    EBB_TRY(weight_gradient(e, dy_part,
+                            ebb_matrix_tile(e->b, in, t, linear->in + part->tail0, rank),
+                            grad_view(e, part->b_param), 1));
+    if (drop->tensor < 0)
+        return weight_gradient(e, d_tail, x, grad_view(e, part->a_param), e->d->scale);
+    struct ebb_view dropped = ebb_matrix_tile(e->b, drop, t, 0, linear->in);
+    EBB_TRY(emit_dropout(e, part->instance, x, dropped, false));
+    EBB_TRY(weight_gradient(e, d_tail, dropped, grad_view(e, part->a_param), e->d->scale));
+    struct ebb_matmul args = {.a = d_tail,
+                              .b = a_view(e, linear, part->tail0, rank),
+                              .bias = ebb_view_none(),
+                              .add = ebb_view_none(),
+                              .y = dropped,
+                              .form = EBB_MATMUL_NN,
+                              .alpha = (float)e->d->scale};
+    EBB_TRY(ebb_build_matmul(e->b, &args));
+    return emit_dropout(e, part->instance, dropped, ebb_matrix_tile(e->b, d_in, t, 0, linear->in),
+                        true);
+}
+
+/* Tile t: d_in[., in + tail] = dy W, then whatever is trained. `in` (with its tail) may be NULL
+ * where nothing is. */
+static enum ebb_status linear_backward(struct emitter *e, const struct ebb_decoder_linear *linear,
+                                       int64_t t, const struct ebb_matrix *in, struct ebb_view dy,
+                                       const struct ebb_matrix *d_in, const struct ebb_matrix *drop)
+{
+    int64_t k = linear->in + linear->tail;
+    struct ebb_matmul args = {.a = dy,
+                              .b = ebb_tensor_view(linear->w, e->storage, 0, linear->rows, 0, k, k),
+                              .bias = ebb_view_none(),
+                              .add = ebb_view_none(),
+                              .y = ebb_matrix_tile(e->b, d_in, t, 0, k),
+                              .form = EBB_MATMUL_NN};
+    EBB_TRY(ebb_build_matmul(e->b, &args));
+    if (linear->param >= 0)
+        EBB_TRY(weight_gradient(e, dy, ebb_matrix_tile(e->b, in, t, 0, linear->in),
+                                grad_view(e, linear->param), 1));
+    if (linear->bias_param >= 0) {
+        struct ebb_column_sum sum = {.x = dy, .y = grad_view(e, linear->bias_param)};
+        EBB_TRY(ebb_build_op(e->b, EBB_OP_column_sum, &sum));
+    }
+    if (linear->tail == 0) return EBB_OK;
+    for (int i = 0; i < linear->part_count; i++)
+        if (linear->parts[i].tail0 >= 0)
+            EBB_TRY(adapter_backward(e, linear, &linear->parts[i], t, in, dy, d_in, drop));
+    if (drop->tensor >= 0) return EBB_OK;
+    struct ebb_matmul base = {.a = ebb_matrix_tile(e->b, d_in, t, linear->in, linear->tail),
+                              .b = a_view(e, linear, 0, linear->tail),
+                              .bias = ebb_view_none(),
+                              .add = ebb_view_none(),
+                              .y = ebb_matrix_tile(e->b, d_in, t, 0, linear->in),
+                              .form = EBB_MATMUL_NN,
+                              .accumulate = 1,
+                              .alpha = (float)e->d->scale};
+    return ebb_build_matmul(e->b, &base);
+}
+
+/* ---- slots: where they are written in forward ---- */
+
+/* The whole matrix of a slot that is about to be produced; remembered where the policy keeps it. */
+static enum ebb_status produce_whole(struct emitter *e, int64_t layer, enum ebb_decoder_slot slot,
+                                     int64_t cols, const char *name, struct ebb_matrix *m)
+{
+    EBB_TRY(new_whole(e, cols, e->storage, name, layer, m));
+    if (policy_of(e, layer, slot) != EBB_POLICY_KEEP) return EBB_OK;
+    e->at[layer].slot[slot].device = *m;
+    e->b->saved_bytes += e->b->capacity.tokens * cols * ebb_dtype_bytes(e->storage);
+    return EBB_OK;
+}
+
+/* Sends tile t of a slot home, where that is its policy. */
+static enum ebb_status send_tile(struct emitter *e, int64_t layer, enum ebb_decoder_slot slot,
+                                 const struct ebb_matrix *from, int64_t t, const char *name)
+{
+    if (policy_of(e, layer, slot) != EBB_POLICY_HOST) return EBB_OK;
+    return ebb_saved_out(e->b, &e->at[layer].slot[slot], from, t, t < 0 || t == e->tiles - 1, name,
+                         layer);
+}
+
+/* ---- slots that are handled tile by tile: x2 and gate_up ---- */
+
+static const char *const ring_names[EBB_DECODER_SLOTS] = {"x", "qkv", "o", "x2", "gate_up"};
+
+static struct ring *ring_of(struct emitter *e, int64_t layer, enum ebb_decoder_slot slot)
+{
+    return slot == EBB_DECODER_X2 ? &e->at[layer].x2 : &e->at[layer].gate_up;
+}
+
+static int64_t tiled_cols(const struct emitter *e, enum ebb_decoder_slot slot)
+{
+    return slot == EBB_DECODER_X2 ? e->c->width : 2 * e->c->ffn;
+}
+
+/* Opens a slot's ring: its buffers and, in backward with the slot at home, the move of the first
+ * tile. */
+static enum ebb_status ring_open(struct emitter *e, int64_t layer, enum ebb_decoder_slot slot,
+                                 bool forward)
+{
+    struct ring *ring = ring_of(e, layer, slot);
+    enum ebb_policy policy = policy_of(e, layer, slot);
+    if (ring->count > 0 || (policy == EBB_POLICY_KEEP && !forward)) return EBB_OK;
+    int64_t cols = tiled_cols(e, slot);
+    if (policy == EBB_POLICY_KEEP) {
+        if (e->at[layer].slot[slot].device.tensor >= 0) return EBB_OK;
+        struct ebb_matrix whole;
+        return produce_whole(e, layer, slot, cols, ring_names[slot], &whole);
+    }
+    ring->count = policy == EBB_POLICY_HOST && e->tiles > 1 ? e->b->ring : 1;
+    for (int i = 0; i < ring->count; i++)
+        EBB_TRY(new_tile(e, cols, ring_names[slot], layer, &ring->buffer[i]));
+    if (forward || policy != EBB_POLICY_HOST) return EBB_OK;
+    return ebb_saved_in(e->b, &e->at[layer].slot[slot], &ring->buffer[0], 0);
+}
+
+/* The matrix that holds tile t. In backward it is filled where the slot was kept or comes in;
+ * *made says whether. The next tile is asked for while this one is used. */
+static enum ebb_status ring_tile(struct emitter *e, int64_t layer, enum ebb_decoder_slot slot,
+                                 int64_t t, bool forward, struct ebb_matrix *m, bool *made)
+{
+    struct ring *ring = ring_of(e, layer, slot);
+    enum ebb_policy policy = policy_of(e, layer, slot);
+    *made = !forward && policy != EBB_POLICY_RECOMPUTE;
+    if (policy == EBB_POLICY_KEEP) {
+        *m = e->at[layer].slot[slot].device;
+        return EBB_OK;
+    }
+    *m = ring->buffer[t % ring->count];
+    if (forward || policy != EBB_POLICY_HOST) return EBB_OK;
+    if (ring->count == 1)
+        return t == 0 ? EBB_OK : ebb_saved_in(e->b, &e->at[layer].slot[slot], m, t);
+    if (t + 1 == e->tiles) return EBB_OK;
+    return ebb_saved_in(e->b, &e->at[layer].slot[slot], &ring->buffer[(t + 1) % ring->count],
+                        t + 1);
+}
+
+/* ---- attention half of a layer ---- */
+
+static enum ebb_status emit_rotary(struct emitter *e, int64_t layer, struct ebb_view x,
+                                   struct ebb_view y, bool cached)
+{
+    const struct ebb_decoder_layer *l = &e->d->layers[layer];
+    struct ebb_rotary_forward args = {.x = x,
+                                      .positions = cached ? ebb_view_none()
+                                                          : input_view(e->d->net.inputs.positions,
+                                                                       e->b->capacity.tokens),
+                                      .table =
+                                          ebb_tensor_view(e->d->rope, EBB_F32, 0, e->d->rope_rows,
+                                                          0, e->c->head_dim, e->c->head_dim),
+                                      .q_norm = vector_view(e, l->q_norm.w, e->c->head_dim),
+                                      .k_norm = vector_view(e, l->k_norm.w, e->c->head_dim),
+                                      .y = y,
+                                      .heads = e->c->heads,
+                                      .kv_heads = e->c->kv_heads,
+                                      .head_dim = e->c->head_dim,
+                                      .eps = (float)e->c->norm_eps};
+    return ebb_build_op(e->b, EBB_OP_rotary_forward, &args);
+}
+
+/* q and k as attention reads them: a matrix of their own where the slot holds them before the
+ * norm. */
+static enum ebb_status make_qk(struct emitter *e, int64_t layer, const struct ebb_matrix *qkv)
+{
+    struct layer_state *s = &e->at[layer];
+    if (!e->c->qk_norm || s->qk.tensor >= 0) return EBB_OK;
+    EBB_TRY(new_whole(e, e->d->qk_cols, e->storage, "qk", layer, &s->qk));
+    for (int64_t t = 0; t < e->tiles; t++)
+        EBB_TRY(emit_rotary(e, layer, ebb_matrix_tile(e->b, qkv, t, 0, e->d->qk_cols),
+                            ebb_matrix_tile(e->b, &s->qk, t, 0, e->d->qk_cols), false));
+    return EBB_OK;
+}
+
+/* Normed input of a linear with its tail, tile t. */
+static enum ebb_status normed_tile(struct emitter *e, const struct ebb_decoder_vector *norm,
+                                   const struct ebb_decoder_linear *linear, struct ebb_view x,
+                                   const struct ebb_matrix *n, int64_t t,
+                                   const struct ebb_matrix *drop)
+{
+    EBB_TRY(norm_tile(e, norm, x, ebb_matrix_tile(e->b, n, t, 0, e->c->width)));
+    return tail_tile(e, linear, n, t, drop);
+}
+
+static enum ebb_status make_qkv(struct emitter *e, int64_t layer, const struct ebb_matrix *x,
+                                const struct ebb_matrix *qkv, bool forward)
+{
+    const struct ebb_decoder_layer *l = &e->d->layers[layer];
+    struct ebb_matrix n1, drop;
+    EBB_TRY(new_tile(e, e->c->width + l->qkv.tail, "n1", layer, &n1));
+    EBB_TRY(new_dropout_tile(e, &l->qkv, layer, &drop));
+    for (int64_t t = 0; t < e->tiles; t++) {
+        EBB_TRY(normed_tile(e, &l->norm1, &l->qkv, ebb_matrix_tile(e->b, x, t, 0, e->c->width), &n1,
+                            t, &drop));
+        struct ebb_view y = ebb_matrix_tile(e->b, qkv, t, 0, e->d->qkv_cols);
+        EBB_TRY(
+            linear_tile(e, &l->qkv, ebb_matrix_tile(e->b, &n1, t, 0, n1.cols), ebb_view_none(), y));
+        if (!e->c->qk_norm) {
+            struct ebb_view qk = ebb_matrix_tile(e->b, qkv, t, 0, e->d->qk_cols);
+            EBB_TRY(emit_rotary(e, layer, qk, qk, false));
+        }
+        if (forward) EBB_TRY(send_tile(e, layer, EBB_DECODER_QKV, qkv, t, "qkv"));
+    }
+    return EBB_OK;
+}
+
+static struct ebb_attention_shape attention_shape(const struct emitter *e, int64_t layer)
+{
+    struct ebb_attention_shape shape = {.heads = e->c->heads,
+                                        .kv_heads = e->c->kv_heads,
+                                        .qk_dim = e->c->head_dim,
+                                        .v_dim = e->c->head_dim,
+                                        .window = e->c->window[layer],
+                                        .scale = (float)(1.0 / sqrt((double)e->c->head_dim)),
+                                        .softcap = 0};
+    return shape;
+}
+
+static struct ebb_view doc_view(const struct emitter *e)
+{
+    return input_view(e->d->net.inputs.doc_starts, e->b->capacity.docs + 1);
+}
+
+static struct ebb_view attention_scratch(struct emitter *e, const struct ebb_attention_shape *shape)
+{
+    return ebb_build_scratch(e->b, ebb_attention_scratch(shape, e->b->capacity.tokens,
+                                                         e->b->numerics->threads));
+}
+
+static enum ebb_status make_o(struct emitter *e, int64_t layer, const struct ebb_matrix *qkv,
+                              const struct ebb_matrix *o, const struct ebb_matrix *lse)
+{
+    EBB_TRY(make_qk(e, layer, qkv));
+    const struct ebb_matrix *qk = e->c->qk_norm ? &e->at[layer].qk : qkv;
+    struct ebb_attention_forward args = {.shape = attention_shape(e, layer)};
+    args.q = ebb_matrix_all(e->b, qk, 0, e->d->o_cols);
+    args.k = ebb_matrix_all(e->b, qk, e->d->o_cols, e->d->qk_cols - e->d->o_cols);
+    args.v = ebb_matrix_all(e->b, qkv, e->d->qk_cols, e->d->qkv_cols - e->d->qk_cols);
+    args.doc_starts = doc_view(e);
+    args.o = ebb_matrix_all(e->b, o, 0, e->d->o_cols);
+    args.lse = ebb_matrix_all(e->b, lse, 0, e->c->heads);
+    args.scratch = attention_scratch(e, &args.shape);
+    return ebb_build_op(e->b, EBB_OP_attention_forward, &args);
+}
+
+/* ---- MLP half of a layer ---- */
+
+/* Tile buffers of the second half of a layer, and what they are for. */
+struct mlp {
+    struct ebb_matrix o_in; /* o with its tail, where o is adapted */
+    struct ebb_matrix n2, act;
+    struct ebb_matrix o_drop, gate_up_drop, down_drop;
+};
+
+static enum ebb_status mlp_open(struct emitter *e, int64_t layer, bool forward, struct mlp *m)
+{
+    const struct ebb_decoder_layer *l = &e->d->layers[layer];
+    m->o_in.tensor = -1;
+    if (l->o.tail > 0) EBB_TRY(new_tile(e, e->d->o_cols + l->o.tail, "o_in", layer, &m->o_in));
+    EBB_TRY(new_tile(e, e->c->width + l->gate_up.tail, "n2", layer, &m->n2));
+    EBB_TRY(new_tile(e, e->c->ffn + l->down.tail, "act", layer, &m->act));
+    EBB_TRY(new_dropout_tile(e, &l->o, layer, &m->o_drop));
+    EBB_TRY(new_dropout_tile(e, &l->gate_up, layer, &m->gate_up_drop));
+    EBB_TRY(new_dropout_tile(e, &l->down, layer, &m->down_drop));
+    EBB_TRY(ring_open(e, layer, EBB_DECODER_X2, forward));
+    return ring_open(e, layer, EBB_DECODER_GATE_UP, forward);
+}
+
+/* Closes the rings: a later pass over this layer opens new ones. */
+static void mlp_close(struct emitter *e, int64_t layer)
+{
+    e->at[layer].x2.count = 0;
+    e->at[layer].gate_up.count = 0;
+}
+
+/* The input of the output projection, tile t: o itself, or a copy with room for the tail. */
+static enum ebb_status o_input(struct emitter *e, int64_t layer, const struct ebb_matrix *o,
+                               const struct mlp *m, int64_t t, struct ebb_matrix *in)
+{
+    const struct ebb_decoder_layer *l = &e->d->layers[layer];
+    *in = *o;
+    if (l->o.tail == 0) return EBB_OK;
+    *in = m->o_in;
+    struct ebb_copy_rows copy = {.x = ebb_matrix_tile(e->b, o, t, 0, e->d->o_cols),
+                                 .y = ebb_matrix_tile(e->b, in, t, 0, e->d->o_cols)};
+    EBB_TRY(ebb_build_op(e->b, EBB_OP_copy_rows, &copy));
+    return tail_tile(e, &l->o, in, t, &m->o_drop);
+}
+
+static enum ebb_status make_x2(struct emitter *e, int64_t layer, const struct ebb_matrix *x,
+                               const struct ebb_matrix *o, const struct mlp *m, int64_t t,
+                               struct ebb_view x2)
+{
+    const struct ebb_decoder_layer *l = &e->d->layers[layer];
+    struct ebb_matrix in;
+    EBB_TRY(o_input(e, layer, o, m, t, &in));
+    return linear_tile(e, &l->o, ebb_matrix_tile(e->b, &in, t, 0, e->d->o_cols + l->o.tail),
+                       ebb_matrix_tile(e->b, x, t, 0, e->c->width), x2);
+}
+
+/* SiLU product with its tail, tile t. */
+static enum ebb_status make_act(struct emitter *e, int64_t layer, struct ebb_view gate_up,
+                                const struct mlp *m, int64_t t)
+{
+    const struct ebb_decoder_layer *l = &e->d->layers[layer];
+    struct ebb_swiglu_forward args = {.x = gate_up,
+                                      .y = ebb_matrix_tile(e->b, &m->act, t, 0, e->c->ffn)};
+    EBB_TRY(ebb_build_op(e->b, EBB_OP_swiglu_forward, &args));
+    return tail_tile(e, &l->down, &m->act, t, &m->down_drop);
+}
+
+/* x2 and gate_up of tile t, from wherever they are; `n2` says whether the normed input is wanted
+ * even if gate_up needs none. */
+static enum ebb_status mlp_inputs(struct emitter *e, int64_t layer, const struct ebb_matrix *x,
+                                  const struct ebb_matrix *o, const struct mlp *m, int64_t t,
+                                  bool forward, bool n2, struct ebb_view *x2,
+                                  struct ebb_view *gate_up)
+{
+    const struct ebb_decoder_layer *l = &e->d->layers[layer];
+    struct ebb_matrix x2_matrix, gu_matrix;
+    bool x2_made, gu_made;
+    EBB_TRY(ring_tile(e, layer, EBB_DECODER_X2, t, forward, &x2_matrix, &x2_made));
+    EBB_TRY(ring_tile(e, layer, EBB_DECODER_GATE_UP, t, forward, &gu_matrix, &gu_made));
+    *x2 = ebb_matrix_tile(e->b, &x2_matrix, t, 0, e->c->width);
+    *gate_up = ebb_matrix_tile(e->b, &gu_matrix, t, 0, 2 * e->c->ffn);
+    if (!x2_made) EBB_TRY(make_x2(e, layer, x, o, m, t, *x2));
+    if (n2 || !gu_made)
+        EBB_TRY(normed_tile(e, &l->norm2, &l->gate_up, *x2, &m->n2, t, &m->gate_up_drop));
+    if (!gu_made)
+        EBB_TRY(linear_tile(e, &l->gate_up, ebb_matrix_tile(e->b, &m->n2, t, 0, m->n2.cols),
+                            ebb_view_none(), *gate_up));
+    if (!forward) return EBB_OK;
+    EBB_TRY(send_tile(e, layer, EBB_DECODER_X2, &x2_matrix, t, "x2"));
+    return send_tile(e, layer, EBB_DECODER_GATE_UP, &gu_matrix, t, "gate_up");
+}
+
+/* The second half of a layer: from x and o to the next layer's x. */
+static enum ebb_status make_next(struct emitter *e, int64_t layer, const struct ebb_matrix *x,
+                                 const struct ebb_matrix *o, const struct ebb_matrix *next,
+                                 bool forward)
+{
+    const struct ebb_decoder_layer *l = &e->d->layers[layer];
+    struct mlp m;
+    EBB_TRY(mlp_open(e, layer, forward, &m));
+    for (int64_t t = 0; t < e->tiles; t++) {
+        struct ebb_view x2, gate_up;
+        EBB_TRY(mlp_inputs(e, layer, x, o, &m, t, forward, false, &x2, &gate_up));
+        EBB_TRY(make_act(e, layer, gate_up, &m, t));
+        EBB_TRY(linear_tile(e, &l->down, ebb_matrix_tile(e->b, &m.act, t, 0, m.act.cols), x2,
+                            ebb_matrix_tile(e->b, next, t, 0, e->c->width)));
+        if (forward) EBB_TRY(send_tile(e, layer + 1, EBB_DECODER_X, next, t, "x"));
+    }
+    mlp_close(e, layer);
+    return EBB_OK;
+}
+
+/* ---- forward ---- */
+
+static enum ebb_status embed(struct emitter *e, const struct ebb_matrix *x, bool forward)
+{
+    for (int64_t t = 0; t < e->tiles; t++) {
+        struct ebb_embed_forward args = {.ids = input_view(e->d->net.inputs.ids,
+                                                           e->b->capacity.tokens),
+                                         .table = ebb_tensor_view(e->d->embed, e->storage, 0,
+                                                                  e->c->vocab, 0, e->c->width,
+                                                                  e->c->width),
+                                         .y = ebb_matrix_tile(e->b, x, t, 0, e->c->width)};
+        EBB_TRY(ebb_build_op(e->b, EBB_OP_embed_forward, &args));
+        if (forward) EBB_TRY(send_tile(e, 0, EBB_DECODER_X, x, t, "x"));
+    }
+    return EBB_OK;
+}
+
+static enum ebb_status produce_o(struct emitter *e, int64_t layer, struct ebb_matrix *o,
+                                 struct ebb_matrix *lse)
+{
+    EBB_TRY(produce_whole(e, layer, EBB_DECODER_O, e->d->o_cols, "o", o));
+    EBB_TRY(new_whole(e, e->c->heads, EBB_F32, "lse", layer, lse));
+    if (policy_of(e, layer, EBB_DECODER_O) != EBB_POLICY_KEEP) return EBB_OK;
+    e->at[layer].lse.device = *lse;
+    e->b->saved_bytes += e->b->capacity.tokens * e->c->heads * 4;
+    return EBB_OK;
+}
+
+static enum ebb_status forward_layer(struct emitter *e, int64_t layer, const struct ebb_matrix *x,
+                                     struct ebb_matrix *next)
+{
+    struct ebb_matrix qkv, o, lse;
+    EBB_TRY(produce_whole(e, layer, EBB_DECODER_QKV, e->d->qkv_cols, "qkv", &qkv));
+    EBB_TRY(make_qkv(e, layer, x, &qkv, true));
+    EBB_TRY(produce_o(e, layer, &o, &lse));
+    EBB_TRY(make_o(e, layer, &qkv, &o, &lse));
+    e->at[layer].qk.tensor = -1; /* cheap to make again: never saved */
+    EBB_TRY(send_tile(e, layer, EBB_DECODER_O, &o, -1, "o"));
+    if (policy_of(e, layer, EBB_DECODER_O) == EBB_POLICY_HOST)
+        EBB_TRY(ebb_saved_out(e->b, &e->at[layer].lse, &lse, -1, true, "lse", layer));
+    EBB_TRY(produce_whole(e, layer + 1, EBB_DECODER_X, e->c->width, "x", next));
+    return make_next(e, layer, x, &o, next, true);
+}
+
+/* ---- head and loss ---- */
+
+struct head {
+    struct ebb_matrix raw, h, dh;      /* [chunk, C] before and after the norm, gradient */
+    struct ebb_matrix logits, dlogits; /* [chunk, V] */
+    int64_t chunk;
+};
+
+static enum ebb_status new_chunk(struct emitter *e, const struct head *head, int64_t cols,
+                                 enum ebb_dtype dtype, const char *name, struct ebb_matrix *m)
+{
+    m->dtype = dtype;
+    m->cols = cols;
+    m->tile = true;
+    return ebb_program_tensor(e->b->program, EBB_SPACE_DEVICE,
+                              head->chunk * cols * ebb_dtype_bytes(dtype), &m->tensor, "head.%s",
+                              name);
+}
+
+static struct ebb_view chunk_view(const struct emitter *e, const struct head *head,
+                                  const struct ebb_matrix *m, int64_t i)
+{
+    int64_t left = e->b->capacity.tokens - i * head->chunk;
+    struct ebb_view view =
+        ebb_tensor_view(m->tensor, m->dtype, 0, left < head->chunk ? left : head->chunk, 0, m->cols,
+                        m->cols);
+    view.extent = EBB_EXTENT_LABELS;
+    view.row0 = i * head->chunk;
+    return view;
+}
+
+static enum ebb_status head_open(struct emitter *e, bool train, struct head *head)
+{
+    int64_t chunk = e->b->numerics->head_chunk;
+    head->chunk = chunk < e->b->capacity.tokens ? chunk : e->b->capacity.tokens;
+    EBB_TRY(new_chunk(e, head, e->c->width, e->storage, "raw", &head->raw));
+    EBB_TRY(new_chunk(e, head, e->c->width, e->storage, "h", &head->h));
+    EBB_TRY(new_chunk(e, head, e->c->vocab, EBB_F32, "logits", &head->logits));
+    if (!train) return EBB_OK;
+    EBB_TRY(new_chunk(e, head, e->c->width, e->storage, "dh", &head->dh));
+    head->dlogits = head->logits;
+    if (e->storage == EBB_F32) return EBB_OK;
+    return new_chunk(e, head, e->c->vocab, e->storage, "dlogits", &head->dlogits);
+}
+
+static struct ebb_view label_rows_view(const struct emitter *e)
+{
+    return input_view(e->d->net.inputs.label_rows, e->b->capacity.tokens);
+}
+
+static struct ebb_view head_weight(const struct emitter *e)
+{
+    return ebb_tensor_view(e->d->head, e->storage, 0, e->c->vocab, 0, e->c->width, e->c->width);
+}
+
+static enum ebb_status head_logits(struct emitter *e, const struct head *head, int64_t i,
+                                   struct ebb_view x)
+{
+    struct ebb_view raw = chunk_view(e, head, &head->raw, i), h = chunk_view(e, head, &head->h, i);
+    struct ebb_gather_rows gather = {.x = x, .rows = label_rows_view(e), .y = raw};
+    EBB_TRY(ebb_build_op(e->b, EBB_OP_gather_rows, &gather));
+    EBB_TRY(norm_tile(e, &e->d->final_norm, raw, h));
+    struct ebb_matmul logits = {.a = h,
+                                .b = head_weight(e),
+                                .bias = ebb_view_none(),
+                                .add = ebb_view_none(),
+                                .y = chunk_view(e, head, &head->logits, i),
+                                .form = EBB_MATMUL_NT};
+    return ebb_build_matmul(e->b, &logits);
+}
+
+static enum ebb_status head_backward(struct emitter *e, const struct head *head, int64_t i)
+{
+    struct ebb_view dlogits = chunk_view(e, head, &head->dlogits, i),
+                    dh = chunk_view(e, head, &head->dh, i);
+    struct ebb_matmul args = {.a = dlogits,
+                              .b = head_weight(e),
+                              .bias = ebb_view_none(),
+                              .add = ebb_view_none(),
+                              .y = dh,
+                              .form = EBB_MATMUL_NN};
+    EBB_TRY(ebb_build_matmul(e->b, &args));
+    if (e->d->head_param >= 0)
+        EBB_TRY(weight_gradient(e, dlogits, chunk_view(e, head, &head->h, i),
+                                grad_view(e, e->d->head_param), 1));
+    EBB_TRY(
+        norm_backward_tile(e, &e->d->final_norm, chunk_view(e, head, &head->raw, i), dh, dh, true));
+    struct ebb_scatter_rows scatter = {.x = dh,
+                                       .rows = label_rows_view(e),
+                                       .y = ebb_matrix_all(e->b, &e->dx, 0, e->c->width)};
+    return ebb_build_op(e->b, EBB_OP_scatter_rows, &scatter);
+}
+
+/* Loss over all labels and, in training, its gradient with respect to x into e->dx. */
+static enum ebb_status emit_head(struct emitter *e, const struct ebb_matrix *x)
+{
+    struct head head;
+    int64_t sums_bytes = (int64_t)sizeof(struct ebb_sums);
+    EBB_TRY(head_open(e, e->train, &head));
+    if (e->train) {
+        EBB_TRY(new_whole(e, e->c->width, e->storage, "dx", -1, &e->dx));
+        struct ebb_fill zero = {.y = ebb_matrix_all(e->b, &e->dx, 0, e->c->width)};
+        EBB_TRY(ebb_build_op(e->b, EBB_OP_fill, &zero));
+    }
+    for (int64_t i = 0; i * head.chunk < e->b->capacity.tokens; i++) {
+        EBB_TRY(head_logits(e, &head, i, ebb_matrix_all(e->b, x, 0, e->c->width)));
+        struct ebb_cross_entropy loss = {
+            .logits = chunk_view(e, &head, &head.logits, i),
+            .targets = input_view(e->d->net.inputs.targets, e->b->capacity.tokens),
+            .label_rows = label_rows_view(e),
+            .dlogits = e->train ? chunk_view(e, &head, &head.dlogits, i) : ebb_view_none(),
+            .sums =
+                ebb_tensor_view(e->d->net.inputs.sums, EBB_U8, 0, 1, 0, sums_bytes, sums_bytes)};
+        EBB_TRY(ebb_build_op(e->b, EBB_OP_cross_entropy, &loss));
+        if (e->train) EBB_TRY(head_backward(e, &head, i));
+    }
+    return EBB_OK;
+}
+
+/* ---- backward: what a layer needs, from wherever it is ---- */
+
+/* Brings a slot in from its home, if it has one and is not on the device. */
+static enum ebb_status fetch(struct emitter *e, int64_t layer, struct ebb_saved *saved,
+                             const char *name)
+{
+    if (saved->device.tensor >= 0 || saved->host.tensor < 0) return EBB_OK;
+    struct ebb_matrix m;
+    EBB_TRY(new_whole(e, saved->host.cols, saved->host.dtype, name, layer, &m));
+    EBB_TRY(ebb_saved_in(e->b, saved, &m, -1));
+    saved->device = m;
+    return EBB_OK;
+}
+
+static enum ebb_status fetch_o(struct emitter *e, int64_t layer)
+{
+    EBB_TRY(fetch(e, layer, &e->at[layer].slot[EBB_DECODER_O], "o"));
+    return fetch(e, layer, &e->at[layer].lse, "lse");
+}
+
+static enum ebb_status need_o(struct emitter *e, int64_t layer);
+
+/* Makes layer's input on the device, passing layers forward again as far down as need be. */
+static enum ebb_status need_x(struct emitter *e, int64_t layer)
+{
+    struct ebb_saved *saved = &e->at[layer].slot[EBB_DECODER_X];
+    EBB_TRY(fetch(e, layer, saved, "x"));
+    if (saved->device.tensor >= 0) return EBB_OK;
+    struct ebb_matrix x;
+    if (layer == 0) {
+        EBB_TRY(new_whole(e, e->c->width, e->storage, "x", 0, &x));
+        EBB_TRY(embed(e, &x, false));
+    } else {
+        EBB_TRY(need_x(e, layer - 1));
+        EBB_TRY(need_o(e, layer - 1));
+        EBB_TRY(new_whole(e, e->c->width, e->storage, "x", layer, &x));
+        const struct layer_state *below = &e->at[layer - 1];
+        EBB_TRY(make_next(e, layer - 1, &below->slot[EBB_DECODER_X].device,
+                          &below->slot[EBB_DECODER_O].device, &x, false));
+    }
+    saved->device = x;
+    return EBB_OK;
+}
+
+static enum ebb_status need_qkv(struct emitter *e, int64_t layer)
+{
+    struct ebb_saved *saved = &e->at[layer].slot[EBB_DECODER_QKV];
+    EBB_TRY(fetch(e, layer, saved, "qkv"));
+    if (saved->device.tensor >= 0) return EBB_OK;
+    struct ebb_matrix qkv;
+    EBB_TRY(need_x(e, layer));
+    EBB_TRY(new_whole(e, e->d->qkv_cols, e->storage, "qkv", layer, &qkv));
+    EBB_TRY(make_qkv(e, layer, &e->at[layer].slot[EBB_DECODER_X].device, &qkv, false));
+    saved->device = qkv;
+    return EBB_OK;
+}
+
+static enum ebb_status need_o(struct emitter *e, int64_t layer)
+{
+    struct layer_state *s = &e->at[layer];
+    EBB_TRY(fetch_o(e, layer));
+    if (s->slot[EBB_DECODER_O].device.tensor >= 0) return EBB_OK;
+    struct ebb_matrix o, lse;
+    EBB_TRY(need_qkv(e, layer));
+    EBB_TRY(new_whole(e, e->d->o_cols, e->storage, "o", layer, &o));
+    EBB_TRY(new_whole(e, e->c->heads, EBB_F32, "lse", layer, &lse));
+    EBB_TRY(make_o(e, layer, &s->slot[EBB_DECODER_QKV].device, &o, &lse));
+    s->slot[EBB_DECODER_O].device = o;
+    s->lse.device = lse;
+    return EBB_OK;
+}
+
+/* Starts the moves that backward of `layer` will want, so that they run beside the layer above.
+ * Follows the chain of layers that will have to be passed forward again. */
+static enum ebb_status prefetch(struct emitter *e, int64_t layer)
+{
+    EBB_TRY(fetch(e, layer, &e->at[layer].slot[EBB_DECODER_QKV], "qkv"));
+    EBB_TRY(fetch_o(e, layer));
+    EBB_TRY(ring_open(e, layer, EBB_DECODER_X2, false));
+    EBB_TRY(ring_open(e, layer, EBB_DECODER_GATE_UP, false));
+    for (int64_t j = layer; j >= 0; j--) {
+        EBB_TRY(fetch(e, j, &e->at[j].slot[EBB_DECODER_X], "x"));
+        if (e->at[j].slot[EBB_DECODER_X].device.tensor >= 0 || j == 0) return EBB_OK;
+        EBB_TRY(fetch_o(e, j - 1));
+        if (e->at[j - 1].slot[EBB_DECODER_O].device.tensor < 0)
+            EBB_TRY(fetch(e, j - 1, &e->at[j - 1].slot[EBB_DECODER_QKV], "qkv"));
+    }
+    return EBB_OK;
+}
+
+/* ---- backward of a layer ---- */
+
+/* MLP and output projection: e->dx becomes the gradient of x2, d_o [T, H D + tail] that of o. */
+static enum ebb_status backward_mlp(struct emitter *e, int64_t layer, const struct ebb_matrix *d_o)
+{
+    const struct ebb_decoder_layer *l = &e->d->layers[layer];
+    const struct ebb_matrix *x = &e->at[layer].slot[EBB_DECODER_X].device;
+    const struct ebb_matrix *o = &e->at[layer].slot[EBB_DECODER_O].device;
+    struct ebb_matrix d_act, d_n2;
+    struct mlp m;
+    EBB_TRY(mlp_open(e, layer, false, &m));
+    EBB_TRY(new_tile(e, m.act.cols, "d_act", layer, &d_act));
+    EBB_TRY(new_tile(e, m.n2.cols, "d_n2", layer, &d_n2));
+    for (int64_t t = 0; t < e->tiles; t++) {
+        struct ebb_view x2, gate_up, dx = ebb_matrix_tile(e->b, &e->dx, t, 0, e->c->width);
+        EBB_TRY(mlp_inputs(e, layer, x, o, &m, t, false, needs_input(&l->gate_up), &x2, &gate_up));
+        if (needs_input(&l->down)) EBB_TRY(make_act(e, layer, gate_up, &m, t));
+        EBB_TRY(linear_backward(e, &l->down, t, &m.act, dx, &d_act, &m.down_drop));
+        struct ebb_swiglu_backward act = {.x = gate_up,
+                                          .dy = ebb_matrix_tile(e->b, &d_act, t, 0, e->c->ffn),
+                                          .dx = gate_up};
+        EBB_TRY(ebb_build_op(e->b, EBB_OP_swiglu_backward, &act));
+        EBB_TRY(linear_backward(e, &l->gate_up, t, &m.n2, gate_up, &d_n2, &m.gate_up_drop));
+        EBB_TRY(norm_backward_tile(e, &l->norm2, x2,
+                                   ebb_matrix_tile(e->b, &d_n2, t, 0, e->c->width), dx, false));
+        struct ebb_matrix in = *o;
+        if (needs_input(&l->o)) EBB_TRY(o_input(e, layer, o, &m, t, &in));
+        EBB_TRY(linear_backward(e, &l->o, t, &in, dx, d_o, &m.o_drop));
+    }
+    mlp_close(e, layer);
+    return EBB_OK;
+}
+
+static enum ebb_status backward_attention(struct emitter *e, int64_t layer,
+                                          const struct ebb_matrix *d_o,
+                                          const struct ebb_matrix *dqkv)
+{
+    const struct layer_state *s = &e->at[layer];
+    const struct ebb_matrix *qkv = &s->slot[EBB_DECODER_QKV].device,
+                            *qk = e->c->qk_norm ? &s->qk : qkv;
+    int64_t o_cols = e->d->o_cols, kv_cols = e->d->qk_cols - o_cols;
+    struct ebb_attention_backward args = {.shape = attention_shape(e, layer)};
+    args.q = ebb_matrix_all(e->b, qk, 0, o_cols);
+    args.k = ebb_matrix_all(e->b, qk, o_cols, kv_cols);
+    args.v = ebb_matrix_all(e->b, qkv, e->d->qk_cols, kv_cols);
+    args.o = ebb_matrix_all(e->b, &s->slot[EBB_DECODER_O].device, 0, o_cols);
+    args.lse = ebb_matrix_all(e->b, &s->lse.device, 0, e->c->heads);
+    args.d_o = ebb_matrix_all(e->b, d_o, 0, o_cols);
+    args.doc_starts = doc_view(e);
+    args.dq = ebb_matrix_all(e->b, dqkv, 0, o_cols);
+    args.dk = ebb_matrix_all(e->b, dqkv, o_cols, kv_cols);
+    args.dv = ebb_matrix_all(e->b, dqkv, e->d->qk_cols, kv_cols);
+    args.scratch = attention_scratch(e, &args.shape);
+    return ebb_build_op(e->b, EBB_OP_attention_backward, &args);
+}
+
+static enum ebb_status rotary_backward_tile(struct emitter *e, int64_t layer,
+                                            const struct ebb_matrix *dqkv, int64_t t)
+{
+    const struct ebb_decoder_layer *l = &e->d->layers[layer];
+    struct ebb_view dy = ebb_matrix_tile(e->b, dqkv, t, 0, e->d->qk_cols);
+    bool norms = e->c->qk_norm;
+    struct ebb_rotary_backward args = {
+        .x = norms ? ebb_matrix_tile(e->b, &e->at[layer].slot[EBB_DECODER_QKV].device, t, 0,
+                                     e->d->qk_cols)
+                   : ebb_view_none(),
+        .positions = input_view(e->d->net.inputs.positions, e->b->capacity.tokens),
+        .table = ebb_tensor_view(e->d->rope, EBB_F32, 0, e->d->rope_rows, 0, e->c->head_dim,
+                                 e->c->head_dim),
+        .q_norm = vector_view(e, l->q_norm.w, e->c->head_dim),
+        .k_norm = vector_view(e, l->k_norm.w, e->c->head_dim),
+        .dy = dy,
+        .dq_norm = grad_view(e, l->q_norm.param),
+        .dk_norm = grad_view(e, l->k_norm.param),
+        .scratch =
+            ebb_build_scratch(e->b, ebb_rotary_backward_scratch(dy.rows, e->c->head_dim, norms,
+                                                                e->b->numerics->threads)),
+        .heads = e->c->heads,
+        .kv_heads = e->c->kv_heads,
+        .head_dim = e->c->head_dim,
+        .eps = (float)e->c->norm_eps};
+    return ebb_build_op(e->b, EBB_OP_rotary_backward, &args);
+}
+
+/* First norm and q, k, v projection: e->dx becomes the gradient of the layer's input. */
+static enum ebb_status backward_qkv(struct emitter *e, int64_t layer, const struct ebb_matrix *dqkv)
+{
+    const struct ebb_decoder_layer *l = &e->d->layers[layer];
+    const struct ebb_matrix *x = &e->at[layer].slot[EBB_DECODER_X].device;
+    struct ebb_matrix n1, d_n1, drop;
+    EBB_TRY(new_tile(e, e->c->width + l->qkv.tail, "n1", layer, &n1));
+    EBB_TRY(new_tile(e, n1.cols, "d_n1", layer, &d_n1));
+    EBB_TRY(new_dropout_tile(e, &l->qkv, layer, &drop));
+    for (int64_t t = 0; t < e->tiles; t++) {
+        struct ebb_view x_tile = ebb_matrix_tile(e->b, x, t, 0, e->c->width);
+        EBB_TRY(rotary_backward_tile(e, layer, dqkv, t));
+        if (needs_input(&l->qkv))
+            EBB_TRY(normed_tile(e, &l->norm1, &l->qkv, x_tile, &n1, t, &drop));
+        EBB_TRY(linear_backward(e, &l->qkv, t, &n1,
+                                ebb_matrix_tile(e->b, dqkv, t, 0, e->d->qkv_cols), &d_n1, &drop));
+        EBB_TRY(norm_backward_tile(e, &l->norm1, x_tile,
+                                   ebb_matrix_tile(e->b, &d_n1, t, 0, e->c->width),
+                                   ebb_matrix_tile(e->b, &e->dx, t, 0, e->c->width), false));
+    }
+    return EBB_OK;
+}
+
+static enum ebb_status backward_layer(struct emitter *e, int64_t layer)
+{
+    struct ebb_matrix d_o, dqkv;
+    EBB_TRY(need_x(e, layer));
+    EBB_TRY(need_qkv(e, layer));
+    EBB_TRY(need_o(e, layer));
+    if (e->b->prefetch > 0 && layer > 0) EBB_TRY(prefetch(e, layer - 1));
+    EBB_TRY(
+        new_whole(e, e->d->o_cols + e->d->layers[layer].o.tail, e->storage, "d_o", layer, &d_o));
+    EBB_TRY(backward_mlp(e, layer, &d_o));
+    EBB_TRY(make_qk(e, layer, &e->at[layer].slot[EBB_DECODER_QKV].device));
+    EBB_TRY(new_whole(e, e->d->qkv_cols, e->storage, "dqkv", layer, &dqkv));
+    EBB_TRY(backward_attention(e, layer, &d_o, &dqkv));
+    return backward_qkv(e, layer, &dqkv);
+}
+
+static enum ebb_status embed_backward(struct emitter *e)
+{
+    if (e->d->embed_param < 0) return EBB_OK;
+    struct ebb_embed_backward args = {
+        .ids = input_view(e->d->net.inputs.ids, e->b->capacity.tokens),
+        .dx = ebb_matrix_all(e->b, &e->dx, 0, e->c->width),
+        .dtable = grad_view(e, e->d->embed_param),
+        .scratch = ebb_build_scratch(e->b, ebb_embed_backward_scratch(e->b->capacity.tokens))};
+    return ebb_build_op(e->b, EBB_OP_embed_backward, &args);
+}
+
+/* ---- programs ---- */
+
+static enum ebb_status emit_training(struct emitter *e)
+{
+    struct ebb_matrix x, next;
+    EBB_TRY(produce_whole(e, 0, EBB_DECODER_X, e->c->width, "x", &x));
+    EBB_TRY(embed(e, &x, true));
+    for (int64_t layer = 0; layer < e->c->layers; layer++) {
+        EBB_TRY(forward_layer(e, layer, &x, &next));
+        x = next;
+    }
+    EBB_TRY(emit_head(e, &x));
+    if (!e->train) return EBB_OK;
+    for (int64_t layer = e->c->layers - 1; layer >= 0; layer--) EBB_TRY(backward_layer(e, layer));
+    return embed_backward(e);
+}
+
+/* Keys and values of a layer into its caches, attention over them, output in `o`. */
+static enum ebb_status decode_attention(struct emitter *e, int64_t layer,
+                                        const struct ebb_matrix *qkv, const struct ebb_matrix *o)
+{
+    int64_t kv_cols = e->d->qk_cols - e->d->o_cols, cache = e->b->capacity.cache_tokens;
+    struct ebb_view qk = ebb_matrix_tile(e->b, qkv, 0, 0, e->d->qk_cols), caches[2];
+    EBB_TRY(emit_rotary(e, layer, qk, qk, true));
+    for (int i = 0; i < 2; i++) {
+        int32_t tensor;
+        EBB_TRY(ebb_program_tensor(e->b->program, EBB_SPACE_DEVICE,
+                                   cache * kv_cols * ebb_dtype_bytes(e->storage), &tensor,
+                                   "layer%d.%s_cache", (int)layer, i ? "v" : "k"));
+        caches[i] = ebb_tensor_view(tensor, e->storage, 0, cache, 0, kv_cols, kv_cols);
+        struct ebb_store_rows store = {.x = ebb_matrix_tile(e->b, qkv, 0,
+                                                            e->d->o_cols + i * kv_cols, kv_cols),
+                                       .y = caches[i]};
+        EBB_TRY(ebb_build_op(e->b, EBB_OP_store_rows, &store));
+        ebb_program_hold(e->b->program, tensor, true);
+    }
+    struct ebb_attention_cached args = {.q = ebb_matrix_tile(e->b, qkv, 0, 0, e->d->o_cols),
+                                        .k = caches[0],
+                                        .v = caches[1],
+                                        .o = ebb_matrix_tile(e->b, o, 0, 0, e->d->o_cols),
+                                        .shape = attention_shape(e, layer)};
+    args.scratch = attention_scratch(e, &args.shape);
+    return ebb_build_op(e->b, EBB_OP_attention_cached, &args);
+}
+
+/* One tile of tokens through all layers; logits of the rows in label_rows (the last one). */
+static enum ebb_status emit_decode(struct emitter *e)
+{
+    struct ebb_matrix x, next, qkv, o, n1, drop = {.tensor = -1};
+    EBB_ASSERT(e->tiles == 1);
+    EBB_TRY(new_whole(e, e->c->width, e->storage, "x", 0, &x));
+    EBB_TRY(embed(e, &x, false));
+    for (int64_t layer = 0; layer < e->c->layers; layer++) {
+        const struct ebb_decoder_layer *l = &e->d->layers[layer];
+        EBB_TRY(new_tile(e, e->c->width + l->qkv.tail, "n1", layer, &n1));
+        EBB_TRY(new_tile(e, e->d->qkv_cols, "qkv", layer, &qkv));
+        EBB_TRY(new_tile(e, e->d->o_cols, "o", layer, &o));
+        EBB_TRY(normed_tile(e, &l->norm1, &l->qkv, ebb_matrix_tile(e->b, &x, 0, 0, e->c->width),
+                            &n1, 0, &drop));
+        EBB_TRY(linear_tile(e, &l->qkv, ebb_matrix_tile(e->b, &n1, 0, 0, n1.cols), ebb_view_none(),
+                            ebb_matrix_tile(e->b, &qkv, 0, 0, e->d->qkv_cols)));
+        EBB_TRY(decode_attention(e, layer, &qkv, &o));
+        EBB_TRY(new_whole(e, e->c->width, e->storage, "x", layer + 1, &next));
+        EBB_TRY(make_next(e, layer, &x, &o, &next, false));
+        x = next;
+    }
+    struct head head;
+    EBB_TRY(head_open(e, false, &head));
+    EBB_TRY(head_logits(e, &head, 0, ebb_matrix_all(e->b, &x, 0, e->c->width)));
+    ebb_program_hold(e->b->program, head.logits.tensor, true);
+    ((struct ebb_decoder *)e->d->net.self)->logits = head.logits.tensor;
+    return EBB_OK;
+}
+
+enum ebb_status ebb_decoder_emit(const struct ebb_net *net, struct ebb_build *build,
+                                 enum ebb_program_kind kind)
+{
+    const struct ebb_decoder *d = (const struct ebb_decoder *)net->self;
+    struct emitter e;
+    memset(&e, 0, sizeof e);
+    e.b = build;
+    e.d = d;
+    e.c = d->config;
+    e.storage = d->options.storage;
+    e.train = kind == EBB_PROGRAM_TRAIN;
+    e.tiles = ebb_build_tiles(build);
+    e.at =
+        (struct layer_state *)ebb_mem_alloc(build->ctx, (size_t)(net->layers + 1) * sizeof *e.at);
+    if (!e.at) return EBB_NO_MEMORY;
+    for (int64_t layer = 0; layer <= net->layers; layer++) {
+        for (int slot = 0; slot < EBB_DECODER_SLOTS; slot++)
+            ebb_saved_clear(&e.at[layer].slot[slot]);
+        ebb_saved_clear(&e.at[layer].lse);
+        e.at[layer].qk.tensor = -1;
+    }
+    enum ebb_status status = kind == EBB_PROGRAM_DECODE ? emit_decode(&e) : emit_training(&e);
+    ebb_mem_free(build->ctx, e.at);
+    return status;
+}
