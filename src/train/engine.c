@@ -1,0 +1,353 @@
+/* The engine: from a model directory to a planned network that runs.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "train/engine.h"
+
+#include <math.h>
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "model/rope.h"
+#include "op/optimizer.h"
+#include "train/engine_int.h"
+
+/* ---- creation ---- */
+
+static enum ebb_status load_adapter_config(struct ebb_engine *engine)
+{
+    const struct ebb_engine_request *request = &engine->request;
+    if (request->new_adapter) {
+        engine->adapter_config = *request->new_adapter;
+        return EBB_OK;
+    }
+    if (!request->adapter_dir) return EBB_OK;
+    EBB_TRY(ebb_adapter_config_load(engine->ctx, request->adapter_dir, &engine->adapter_config));
+    engine->owns_adapter = true;
+    return EBB_OK;
+}
+
+static enum ebb_status create_net(struct ebb_engine *engine)
+{
+    const struct ebb_engine_request *request = &engine->request;
+    struct ebb_decoder_options options = {.storage = request->storage,
+                                          .train = request->train,
+                                          .stochastic_rounding = request->stochastic_rounding,
+                                          .sgd = request->optimizer.sgd,
+                                          .momentum = request->optimizer.momentum,
+                                          .capacity = request->capacity};
+    if (engine->adapter_config.rank > 0) options.adapter = &engine->adapter_config;
+    return ebb_decoder_create(engine->ctx, engine->config, &engine->weights, &options,
+                              &engine->net);
+}
+
+/* The numerics of a checkpoint are binding: where this machine cannot follow, that is an error
+ * and not a surprise. */
+static enum ebb_status settle_numerics(struct ebb_engine *engine, struct ebb_numerics *numerics)
+{
+    const struct ebb_engine_request *request = &engine->request;
+    memset(numerics, 0, sizeof *numerics);
+    numerics->storage = request->storage;
+    numerics->threads = request->threads > 0 ? request->threads : ebb_cpu_count();
+    snprintf(numerics->backend, sizeof numerics->backend, "cpu");
+    EBB_TRY(ebb_matmul_lib_create(engine->ctx, numerics->threads, &engine->matmul));
+    snprintf(numerics->matmul, sizeof numerics->matmul, "%s",
+             ebb_matmul_lib_version(engine->matmul));
+    ebb_numerics_choose(numerics, engine->config->vocab, &request->capacity);
+    if (!request->numerics) return EBB_OK;
+    if (request->numerics->matmul[0] && strcmp(request->numerics->matmul, numerics->matmul) != 0)
+        ebb_warn_once(engine->ctx, "numerics.matmul",
+                      "the checkpoint was made with %s, this machine has %s: the run goes on, but "
+                      "not bit for bit",
+                      request->numerics->matmul, numerics->matmul);
+    char matmul[sizeof numerics->matmul];
+    memcpy(matmul, numerics->matmul, sizeof matmul);
+    *numerics = *request->numerics;
+    memcpy(numerics->matmul, matmul, sizeof matmul);
+    return EBB_OK;
+}
+
+static enum ebb_status create_plan(struct ebb_engine *engine)
+{
+    const struct ebb_engine_request *request = &engine->request;
+    struct ebb_plan_request plan = {.net = engine->net,
+                                    .capacity = request->capacity,
+                                    .memory = request->memory,
+                                    .optimizer = request->optimizer,
+                                    .streams = request->streams,
+                                    .device_budget = request->device_budget,
+                                    .host_budget = request->host_budget,
+                                    .poison = request->poison,
+                                    .apart = request->apart,
+                                    .one_buffer = request->one_buffer};
+    EBB_TRY(settle_numerics(engine, &plan.numerics));
+    plan.matmul = engine->matmul;
+    plan.programs[EBB_PROGRAM_TRAIN] = plan.programs[EBB_PROGRAM_UPDATE] = request->train;
+    plan.programs[EBB_PROGRAM_EVAL] = request->evaluate;
+    plan.programs[EBB_PROGRAM_DECODE] = request->decode;
+    return ebb_plan_create(engine->ctx, &plan, &engine->plan);
+}
+
+enum ebb_status ebb_engine_create(struct ebb_ctx *ctx, const struct ebb_engine_request *request,
+                                  struct ebb_engine **engine_out)
+{
+    struct ebb_engine *engine = (struct ebb_engine *)ebb_mem_alloc(ctx, sizeof *engine);
+    *engine_out = NULL;
+    if (!engine) return EBB_NO_MEMORY;
+    engine->ctx = ctx;
+    engine->request = *request;
+    enum ebb_status status = ebb_model_config_load(ctx, request->model_dir, &engine->config);
+    if (status == EBB_OK) status = ebb_weight_list_create(ctx, engine->config, &engine->weights);
+    if (status == EBB_OK) status = load_adapter_config(engine);
+    if (status == EBB_OK) status = create_net(engine);
+    if (status == EBB_OK) status = create_plan(engine);
+    if (status != EBB_OK) {
+        ebb_engine_free(engine);
+        return status;
+    }
+    *engine_out = engine;
+    return EBB_OK;
+}
+
+void ebb_engine_free(struct ebb_engine *engine)
+{
+    if (!engine) return;
+    struct ebb_ctx *ctx = engine->ctx;
+    if (engine->device) (void)ebb_device_sync(engine->device);
+    for (int i = EBB_PROGRAM_COUNT - 1; i >= 0; i--)
+        if (engine->executors[i] != engine->first) ebb_executor_free(engine->executors[i]);
+    ebb_executor_free(engine->first);
+    ebb_device_free(engine->device);
+    ebb_plan_free(ctx, engine->plan);
+    ebb_decoder_free(ctx, engine->net);
+    ebb_matmul_lib_free(engine->matmul);
+    if (engine->owns_adapter) ebb_adapter_config_clear(ctx, &engine->adapter_config);
+    ebb_weight_list_free(ctx, &engine->weights);
+    ebb_model_config_free(ctx, engine->config);
+    ebb_mem_free(ctx, engine);
+}
+
+/* ---- opening ---- */
+
+static enum ebb_status reserve(struct ebb_engine *engine)
+{
+    const struct ebb_engine_request *request = &engine->request;
+    struct ebb_device_options options = {.backend = EBB_BACKEND_CPU,
+                                         .threads = engine->plan->request.numerics.threads,
+                                         .delay_seed = request->seed};
+    memcpy(options.delay_us, request->delay_us, sizeof options.delay_us);
+    int64_t device_bytes = engine->plan->device_bytes;
+    if (request->whole_budget && request->device_budget > device_bytes)
+        device_bytes = request->device_budget;
+    EBB_TRY(ebb_device_create(engine->ctx, &options, &engine->device));
+    EBB_TRY(ebb_device_reserve(engine->device, EBB_SPACE_DEVICE, device_bytes));
+    return ebb_device_reserve(engine->device, EBB_SPACE_HOST, engine->plan->host_bytes);
+}
+
+static enum ebb_status create_executors(struct ebb_engine *engine)
+{
+    struct ebb_executor_options options = {.checksums = engine->request.checksums,
+                                           .own_allocations = engine->request.own_allocations};
+    for (int i = 0; i < EBB_PROGRAM_COUNT; i++) {
+        if (!engine->plan->programs[i]) continue;
+        options.share = engine->first;
+        EBB_TRY(ebb_executor_create(engine->ctx, engine->device, engine->matmul,
+                                    engine->plan->programs[i], &options, &engine->executors[i]));
+        if (!engine->first) engine->first = engine->executors[i];
+    }
+    return EBB_OK;
+}
+
+static void fill_rope(struct ebb_engine *engine)
+{
+    int64_t rows;
+    int32_t tensor = ebb_decoder_rope_tensor(engine->net, &rows);
+    ebb_rope_table(&engine->config->rope, engine->config->head_dim, 0, rows,
+                   (float *)ebb_engine_tensor(engine, tensor));
+}
+
+enum ebb_status ebb_engine_open(struct ebb_engine *engine)
+{
+    EBB_TRY(reserve(engine));
+    EBB_TRY(create_executors(engine));
+    fill_rope(engine);
+    return ebb_engine_load_weights(engine);
+}
+
+void *ebb_engine_tensor(const struct ebb_engine *engine, int32_t tensor)
+{
+    return ebb_executor_tensor(engine->first, tensor);
+}
+
+/* ---- steps ---- */
+
+static struct ebb_sums *sums_of(const struct ebb_engine *engine)
+{
+    return (struct ebb_sums *)ebb_engine_tensor(engine, engine->net->inputs.sums);
+}
+
+void ebb_engine_begin(struct ebb_engine *engine)
+{
+    memset(sums_of(engine), 0, sizeof(struct ebb_sums));
+}
+
+struct ebb_sums ebb_engine_sums(const struct ebb_engine *engine)
+{
+    return *sums_of(engine);
+}
+
+static void put(struct ebb_engine *engine, int32_t tensor, const int32_t *values, int64_t count)
+{
+    memcpy(ebb_engine_tensor(engine, tensor), values, (size_t)count * sizeof *values);
+}
+
+/* Runs a program with the step as it stands, and waits. */
+static enum ebb_status run(struct ebb_engine *engine, enum ebb_program_kind kind)
+{
+    EBB_ASSERT(engine->executors[kind]);
+    engine->step.seed = engine->request.seed;
+    engine->step.max_grad_norm = engine->request.max_grad_norm;
+    memcpy(ebb_engine_tensor(engine, engine->net->inputs.step), &engine->step, sizeof engine->step);
+    EBB_TRY(ebb_executor_run(engine->executors[kind], &engine->step));
+    return ebb_device_sync(engine->device);
+}
+
+enum ebb_status ebb_engine_micro(struct ebb_engine *engine, enum ebb_program_kind kind,
+                                 const struct ebb_batch *batch, uint64_t step, uint32_t micro)
+{
+    const struct ebb_capacity *capacity = &engine->request.capacity;
+    const struct ebb_net_inputs *in = &engine->net->inputs;
+    if (batch->tokens > capacity->tokens || batch->docs > capacity->docs ||
+        batch->longest > capacity->doc_tokens)
+        return EBB_FAIL(engine->ctx, EBB_FAILED,
+                        "a micro-batch of %lld tokens in %lld documents (longest %lld) is beyond "
+                        "the plan's capacity "
+                        "of %lld tokens in %lld documents (longest %lld)",
+                        (long long)batch->tokens, (long long)batch->docs, (long long)batch->longest,
+                        (long long)capacity->tokens, (long long)capacity->docs,
+                        (long long)capacity->doc_tokens);
+    if (batch->tokens == 0) return EBB_OK;
+    put(engine, in->ids, batch->ids, batch->tokens);
+    put(engine, in->targets, batch->targets, batch->tokens);
+    put(engine, in->positions, batch->positions, batch->tokens);
+    put(engine, in->doc_starts, batch->doc_starts, batch->docs + 1);
+    put(engine, in->label_rows, batch->label_rows, batch->labels);
+    engine->step.tokens = batch->tokens;
+    engine->step.docs = batch->docs;
+    engine->step.labels = batch->labels;
+    engine->step.longest = batch->longest;
+    engine->step.cached = 0;
+    engine->step.step = step;
+    engine->step.micro = micro;
+    return run(engine, kind);
+}
+
+enum ebb_status ebb_engine_update(struct ebb_engine *engine, uint64_t step, double learning_rate,
+                                  double total_weight)
+{
+    const struct ebb_optimizer_keys *keys = &engine->request.optimizer;
+    engine->step.step = step;
+    engine->step.micro = 0;
+    engine->step.learning_rate = learning_rate;
+    engine->step.total_weight = total_weight;
+    engine->step.bias1 = 1 - pow(keys->beta1, (double)step);
+    engine->step.bias2 = 1 - pow(keys->beta2, (double)step);
+    return run(engine, EBB_PROGRAM_UPDATE);
+}
+
+void ebb_engine_drop_gradients(struct ebb_engine *engine)
+{
+    for (int32_t i = 0; i < engine->net->param_count; i++) {
+        const struct ebb_param *param = &engine->net->params[i];
+        memset(ebb_engine_tensor(engine, param->grad), 0,
+               (size_t)(param->w.rows * param->w.cols) * sizeof(float));
+    }
+}
+
+enum ebb_status ebb_engine_decode(struct ebb_engine *engine, const int32_t *ids, int64_t count,
+                                  int64_t cached, const float **logits)
+{
+    const struct ebb_net_inputs *in = &engine->net->inputs;
+    int64_t cache = engine->request.capacity.cache_tokens,
+            tile = engine->plan->request.numerics.tile_tokens;
+    if (tile > engine->request.capacity.tokens) tile = engine->request.capacity.tokens;
+    if (tile > cache) tile = cache;
+    if (cached + count > cache)
+        return EBB_FAIL(engine->ctx, EBB_FAILED,
+                        "%lld tokens do not fit the key and value cache of %lld",
+                        (long long)(cached + count), (long long)cache);
+    for (int64_t at = 0; at < count; at += tile) {
+        int64_t n = count - at < tile ? count - at : tile;
+        int32_t last = (int32_t)(n - 1);
+        put(engine, in->ids, ids + at, n);
+        put(engine, in->label_rows, &last, 1);
+        engine->step.tokens = n;
+        engine->step.docs = 1;
+        engine->step.labels = 1;
+        engine->step.longest = n;
+        engine->step.cached = cached + at;
+        EBB_TRY(run(engine, EBB_PROGRAM_DECODE));
+    }
+    *logits = (const float *)ebb_executor_tensor(engine->executors[EBB_PROGRAM_DECODE],
+                                                 ebb_decoder_logits_tensor(engine->net));
+    return EBB_OK;
+}
+
+/* ---- what callers read ---- */
+
+const struct ebb_plan *ebb_engine_plan(const struct ebb_engine *engine)
+{
+    return engine->plan;
+}
+
+const struct ebb_net *ebb_engine_net(const struct ebb_engine *engine)
+{
+    return engine->net;
+}
+
+const struct ebb_model_config *ebb_engine_config(const struct ebb_engine *engine)
+{
+    return engine->config;
+}
+
+const struct ebb_weight_list *ebb_engine_weights(const struct ebb_engine *engine)
+{
+    return &engine->weights;
+}
+
+const struct ebb_adapter_config *ebb_engine_adapter(const struct ebb_engine *engine)
+{
+    return engine->adapter_config.rank > 0 ? &engine->adapter_config : NULL;
+}
+
+struct ebb_device *ebb_engine_device(const struct ebb_engine *engine)
+{
+    return engine->device;
+}
+
+void ebb_engine_parameters(const struct ebb_engine *engine, int64_t *trained, int64_t *all)
+{
+    *trained = 0;
+    *all = ebb_model_config_parameters(engine->config);
+    for (int32_t i = 0; i < engine->net->param_count; i++)
+        *trained += engine->net->params[i].w.rows * engine->net->params[i].w.cols;
+}
+
+struct ebb_engine_usage ebb_engine_usage(const struct ebb_engine *engine)
+{
+    struct ebb_engine_usage usage;
+    struct ebb_device_counters counters;
+    memset(&usage, 0, sizeof usage);
+    usage.predicted_device_bytes = engine->plan->device_bytes;
+    if (!engine->device) return usage;
+    ebb_device_counters(engine->device, &counters);
+    for (int i = 0; i < EBB_PROGRAM_COUNT; i++) {
+        if (!engine->executors[i]) continue;
+        int64_t peak = ebb_executor_peak_bytes(engine->executors[i]);
+        if (peak > usage.peak_device_bytes) usage.peak_device_bytes = peak;
+    }
+    usage.process_device_bytes = ebb_device_bytes_resident(engine->device, EBB_SPACE_DEVICE);
+    usage.host_bytes = ebb_device_bytes(engine->device, EBB_SPACE_HOST);
+    usage.bytes_out = counters.bytes_out;
+    usage.bytes_in = counters.bytes_in;
+    usage.stall_seconds = counters.stall_seconds;
+    return usage;
+}

@@ -1,0 +1,121 @@
+/* The engine: a planned network on a device, with its weights in place, ready to run programs.
+ *
+ * Life: create (config, net, plan: no weights are read, nothing is reserved: `ebb plan` stops
+ * here), open (device and spaces reserved at exactly the plan's sizes, executors, weights and
+ * adapter loaded), then micro-batches and updates, decoding, reading and writing of state; free.
+ *
+ * One thread. Everything in a request is borrowed for the engine's life.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef EBB_ENGINE_H
+#define EBB_ENGINE_H
+
+#include "data/batch.h"
+#include "model/decoder.h"
+#include "plan/plan.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct ebb_engine;
+
+struct ebb_engine_request {
+    const char *model_dir;   /* config.json, weights; for `ebb plan` alone config.json is enough */
+    const char *adapter_dir; /* an existing adapter to load: to go on training, to evaluate, to
+                                generate; or NULL */
+    const struct ebb_adapter_config
+        *new_adapter;       /* LoRA from scratch; NULL: none. Not with adapter_dir */
+    bool train;             /* gradients, optimizer state, TRAIN and UPDATE programs */
+    bool evaluate;          /* EVAL program */
+    bool decode;            /* DECODE program, capacity.cache_tokens > 0 */
+    enum ebb_dtype storage; /* F32 or BF16 */
+    bool stochastic_rounding;
+    struct ebb_optimizer_keys optimizer;
+    struct ebb_capacity capacity;
+    struct ebb_memory_keys memory;
+    bool streams;
+    int64_t device_budget, host_budget;  /* bytes; 0: none */
+    int threads;                         /* 0: all */
+    uint64_t seed;                       /* of adapter starts and dropout */
+    double max_grad_norm;                /* 0: no clipping */
+    const struct ebb_numerics *numerics; /* from a checkpoint; NULL: chosen */
+    /* Torture and tests. */
+    bool poison, apart, one_buffer, checksums, own_allocations;
+    int delay_us[EBB_QUEUE_COUNT];
+    bool whole_budget; /* reserve device_budget bytes instead of the plan's, to see what lies behind
+                          its end */
+};
+
+/* EBB_DOES_NOT_FIT is not decided here: ebb_engine_plan(engine)->fits says. */
+enum ebb_status ebb_engine_create(struct ebb_ctx *ctx, const struct ebb_engine_request *request,
+                                  struct ebb_engine **engine);
+enum ebb_status ebb_engine_open(struct ebb_engine *engine);
+void ebb_engine_free(struct ebb_engine *engine); /* accepts NULL */
+
+const struct ebb_plan *ebb_engine_plan(const struct ebb_engine *engine);
+const struct ebb_net *ebb_engine_net(const struct ebb_engine *engine);
+const struct ebb_model_config *ebb_engine_config(const struct ebb_engine *engine);
+const struct ebb_weight_list *ebb_engine_weights(const struct ebb_engine *engine);
+const struct ebb_adapter_config *
+ebb_engine_adapter(const struct ebb_engine *engine);                   /* NULL: none */
+struct ebb_device *ebb_engine_device(const struct ebb_engine *engine); /* NULL before open */
+/* Parameters that are trained, and all of the model's (adapters not counted). */
+void ebb_engine_parameters(const struct ebb_engine *engine, int64_t *trained, int64_t *all);
+
+/* ---- steps ---- */
+
+/* Sets loss, labels, correct and norm_squared of the sums to zero: before the first micro-batch
+ * of a step or of an evaluation. (Gradients are zero after open and after each update.) */
+void ebb_engine_begin(struct ebb_engine *engine);
+/* Runs TRAIN or EVAL on one micro-batch and waits for it. `step` from 1, `micro` from 0 within
+ * the step: they key the random numbers. A batch beyond the capacity is refused with both
+ * numbers. */
+enum ebb_status ebb_engine_micro(struct ebb_engine *engine, enum ebb_program_kind kind,
+                                 const struct ebb_batch *batch, uint64_t step, uint32_t micro);
+/* Norm, clip factor and sweep, with everything divided by total_weight. */
+enum ebb_status ebb_engine_update(struct ebb_engine *engine, uint64_t step, double learning_rate,
+                                  double total_weight);
+/* Forgets gradients: after a failed step. */
+void ebb_engine_drop_gradients(struct ebb_engine *engine);
+struct ebb_sums ebb_engine_sums(const struct ebb_engine *engine);
+/* Tokens [count] of one sequence after `cached` others; *logits [V] fp32 of the last one,
+ * borrowed until the next call. Any count: long prompts are cut into the program's capacity. */
+enum ebb_status ebb_engine_decode(struct ebb_engine *engine, const int32_t *ids, int64_t count,
+                                  int64_t cached, const float **logits);
+
+/* What metrics report about memory and moves; counters run since open. */
+struct ebb_engine_usage {
+    int64_t predicted_device_bytes; /* the plan's */
+    int64_t peak_device_bytes;    /* end of the highest byte that a run program could touch, by real
+                                     addresses */
+    int64_t process_device_bytes; /* pages of the device space that are really backed by memory */
+    int64_t host_bytes;           /* reserved for moves */
+    int64_t bytes_out, bytes_in;
+    double stall_seconds;
+};
+struct ebb_engine_usage ebb_engine_usage(const struct ebb_engine *engine);
+
+/* ---- state ---- */
+
+/* The model in Hugging Face's layout: weights as they are now (trained or not), `dtype` on disk,
+ * side files from model_dir. With an adapter it is not folded in (see ebb_merge in
+ * train/merge.h). */
+enum ebb_status ebb_engine_save_model(struct ebb_engine *engine, const char *dir,
+                                      enum ebb_dtype dtype);
+enum ebb_status ebb_engine_save_adapter(struct ebb_engine *engine, const char *dir);
+/* Everything that training changes, exactly: masters, moments, trained weights; one safetensors
+ * file. Loading checks names and shapes. */
+enum ebb_status ebb_engine_save_state(struct ebb_engine *engine, const char *path);
+enum ebb_status ebb_engine_load_state(struct ebb_engine *engine, const char *path);
+/* Tests: a parameter's exact fp32 value and its gradient sum, [rows, cols] each. */
+void ebb_engine_read_param(const struct ebb_engine *engine, const struct ebb_param *param,
+                           float *value);
+void ebb_engine_read_grad(const struct ebb_engine *engine, const struct ebb_param *param,
+                          float *grad);
+/* Tests: where a persistent tensor lies. */
+void *ebb_engine_tensor(const struct ebb_engine *engine, int32_t tensor);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,406 @@
+/* Same numbers: whatever the policies, tiers, queues and budgets, losses, every gradient and
+ * every updated parameter are bitwise those of a run that keeps everything on the device.
+ *
+ * Full matrix with EBB_TORTURE_FULL=1 in the environment, a part of it without. In a torture
+ * build (EBB_TORTURE) every run but the reference also has delays on each queue, NaN in dead
+ * ranges, rings of one buffer and checksums of all moves.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "train_kit.h"
+
+#ifndef EBB_TORTURE
+#define EBB_TORTURE 0
+#endif
+
+enum { X, QKV, O, X2, GATE_UP, SLOTS };
+enum { STEPS = 10 };
+
+struct mode {
+    const char *name;
+    struct ebb_memory_keys keys;
+    struct ebb_policy_rule rules[8];
+};
+
+static const struct mode modes[] = {
+    {"full checkpointing", {EBB_TRUE, EBB_FALSE, NULL, 0}, {{0, 0, 0, 0, EBB_POLICY_KEEP}}},
+    {"layer inputs to host", {EBB_TRUE, EBB_TRUE, NULL, 0}, {{0, 0, 0, 0, EBB_POLICY_KEEP}}},
+    {"all slots to host", {EBB_FALSE, EBB_TRUE, NULL, 0}, {{0, 0, 0, 0, EBB_POLICY_KEEP}}},
+    {"attention output kept",
+     {EBB_AUTO, EBB_AUTO, NULL, 2},
+     {{0, -1, 0, X, EBB_POLICY_KEEP}, {0, -1, 0, O, EBB_POLICY_KEEP}}},
+    {"every second layer input", {EBB_AUTO, EBB_AUTO, NULL, 1}, {{0, -1, 2, X, EBB_POLICY_HOST}}},
+    {"attention output to host, every second layer input kept",
+     {EBB_AUTO, EBB_AUTO, NULL, 2},
+     {{0, -1, 2, X, EBB_POLICY_KEEP}, {0, -1, 0, O, EBB_POLICY_HOST}}},
+    {"mixed ranges",
+     {EBB_AUTO, EBB_AUTO, NULL, 6},
+     {{0, 0, 0, X, EBB_POLICY_HOST},
+      {0, 0, 0, QKV, EBB_POLICY_KEEP},
+      {1, -1, 0, X, EBB_POLICY_RECOMPUTE},
+      {1, -1, 0, GATE_UP, EBB_POLICY_HOST},
+      {1, -1, 0, X2, EBB_POLICY_KEEP},
+      {1, 1, 0, QKV, EBB_POLICY_HOST}}},
+};
+enum { MODES = (int)(sizeof modes / sizeof modes[0]) };
+
+/* Which cell of the matrix a reference stands for. */
+struct cell {
+    const char *golden;
+    enum ebb_dtype storage;
+    bool packed; /* several documents a micro-batch, else one sample each of unequal length */
+    int64_t micros;
+    double dropout;
+};
+
+/* Everything that must be equal. */
+struct trace {
+    double loss[STEPS];
+    float norm[STEPS];
+    float *grads;  /* of the first step */
+    float *params; /* after the last */
+    int64_t values;
+    int64_t bytes_out, device_bytes;
+};
+
+static void free_trace(struct trace *trace)
+{
+    free(trace->grads);
+    free(trace->params);
+}
+
+/* Micro-batch m of step s: documents drawn from the golden case's, so that lengths and masks
+ * differ. */
+static struct kit_batch *draw(struct kit_case *c, const struct cell *cell, int64_t s, int64_t m)
+{
+    const struct kit_batch *from = c->batches[s % c->steps][m % c->micros[s % c->steps]];
+    struct kit_batch *b = (struct kit_batch *)malloc(sizeof *b);
+    kit_batch_begin(b);
+    for (int64_t d = 0; d < from->batch.docs && (cell->packed || d == 0); d++) {
+        int64_t start = from->doc_starts[d], n = from->doc_starts[d + 1] - start;
+        uint8_t mask[KIT_TOKENS] = {0};
+        for (int64_t i = 0; i + 1 < n; i++) mask[i + 1] = from->targets[start + i] != EBB_IGNORE;
+        kit_batch_add(b, from->ids + start, mask, n);
+    }
+    return b;
+}
+
+static void read_all(const struct ebb_engine *engine, bool grads, float *out)
+{
+    const struct ebb_net *net = ebb_engine_net(engine);
+    for (int32_t i = 0; i < net->param_count; i++) {
+        const struct ebb_param *p = &net->params[i];
+        if (grads)
+            ebb_engine_read_grad(engine, p, out);
+        else
+            ebb_engine_read_param(engine, p, out);
+        out += p->w.rows * p->w.cols;
+    }
+}
+
+static void train_step(struct kit_case *c, const struct cell *cell, struct ebb_engine *engine,
+                       int64_t s, struct trace *trace)
+{
+    double weight = 0;
+    ebb_engine_begin(engine);
+    for (int64_t m = 0; m < cell->micros; m++) {
+        struct kit_batch *b = draw(c, cell, s, m);
+        weight += (double)b->batch.labels;
+        kit_ok(c->ctx,
+               ebb_engine_micro(engine, EBB_PROGRAM_TRAIN, &b->batch, (uint64_t)s + 1, (uint32_t)m),
+               "micro");
+        free(b);
+    }
+    trace->loss[s] = ebb_engine_sums(engine).loss;
+    if (s == 0) read_all(engine, true, trace->grads);
+    kit_ok(c->ctx, ebb_engine_update(engine, (uint64_t)s + 1, 1e-2, weight > 0 ? weight : 1),
+           "update");
+    trace->norm[s] = (float)ebb_engine_sums(engine).grad_norm;
+}
+
+static void run(struct kit_case *c, const struct cell *cell, struct ebb_engine_request *request,
+                struct trace *trace)
+{
+    int64_t trained, all;
+    struct ebb_adapter_config adapter;
+    memset(&adapter, 0, sizeof adapter);
+    if (cell->dropout > 0) {
+        kit_ok(c->ctx, ebb_adapter_config_load(c->ctx, c->adapter_dir, &adapter), "adapter");
+        adapter.dropout = cell->dropout;
+        request->new_adapter = &adapter;
+        request->adapter_dir = NULL;
+    }
+    struct ebb_engine *engine = kit_engine(c->ctx, request);
+    memset(trace, 0, sizeof *trace);
+    ebb_engine_parameters(engine, &trained, &all);
+    trace->values = trained;
+    trace->grads = (float *)calloc((size_t)trained, sizeof *trace->grads);
+    trace->params = (float *)calloc((size_t)trained, sizeof *trace->params);
+    for (int64_t s = 0; s < STEPS; s++) train_step(c, cell, engine, s, trace);
+    read_all(engine, false, trace->params);
+    struct ebb_engine_usage usage = ebb_engine_usage(engine);
+    trace->bytes_out = usage.bytes_out;
+    trace->device_bytes = usage.predicted_device_bytes;
+    if (!request->own_allocations)
+        assert_int_equal(usage.peak_device_bytes, usage.predicted_device_bytes);
+    ebb_engine_free(engine);
+    ebb_adapter_config_clear(c->ctx, &adapter);
+}
+
+static void expect_same(const struct trace *want, const struct trace *got, const char *what)
+{
+    assert_int_equal(want->values, got->values);
+    for (int s = 0; s < STEPS; s++)
+        if (memcmp(&want->loss[s], &got->loss[s], sizeof(double)) ||
+            memcmp(&want->norm[s], &got->norm[s], sizeof(float)))
+            fail_msg("%s: step %d: loss %.17g and norm %.9g, want %.17g and %.9g", what, s + 1,
+                     got->loss[s], (double)got->norm[s], want->loss[s], (double)want->norm[s]);
+    size_t bytes = (size_t)want->values * sizeof(float);
+    if (memcmp(want->grads, got->grads, bytes)) fail_msg("%s: gradients of step 1 differ", what);
+    if (memcmp(want->params, got->params, bytes))
+        fail_msg("%s: parameters differ after %d steps", what, STEPS);
+    for (int64_t i = 0; i < want->values; i++) assert_true(isfinite((double)want->params[i]));
+}
+
+static void torture(struct ebb_engine_request *request, int seed)
+{
+    request->one_buffer = true;
+    request->poison = true;
+    request->checksums = true;
+    request->delay_us[seed % EBB_QUEUE_COUNT] = 60;
+}
+
+static struct ebb_engine_request request_of(const struct kit_case *c, const struct cell *cell,
+                                            struct ebb_numerics *numerics)
+{
+    *numerics = kit_numerics(cell->storage);
+    struct ebb_engine_request request = kit_request(c, numerics);
+    request.storage = cell->storage;
+    request.seed = 7;
+    request.max_grad_norm = 1;
+    return request;
+}
+
+static void check_cell(const struct cell *cell)
+{
+    struct kit_case c;
+    struct trace want, got;
+    struct ebb_numerics numerics;
+    char what[200];
+    kit_case_open(&c, cell->golden);
+    struct ebb_engine_request request = request_of(&c, cell, &numerics);
+    request.memory.gradient_checkpointing = request.memory.activation_offloading = EBB_FALSE;
+    run(&c, cell, &request, &want);
+    assert_int_equal(want.bytes_out, 0);
+    for (int i = 0; i < MODES; i++)
+        for (int streams = 0; streams < 2; streams++) {
+            request = request_of(&c, cell, &numerics);
+            request.memory = modes[i].keys;
+            request.memory.rules = modes[i].rules;
+            request.streams = streams;
+            if (EBB_TORTURE) torture(&request, i + streams);
+            run(&c, cell, &request, &got);
+            snprintf(what, sizeof what, "%s, %s, %s, %d micro-batches, %s, %s", cell->golden,
+                     cell->storage == EBB_F32 ? "float32" : "bfloat16",
+                     cell->packed ? "packed" : "one document", (int)cell->micros, modes[i].name,
+                     streams ? "own queues" : "one queue");
+            expect_same(&want, &got, what);
+            if (strstr(modes[i].name, "host")) assert_true(got.bytes_out > 0);
+            free_trace(&got);
+        }
+    free_trace(&want);
+    kit_case_close(&c);
+}
+
+static bool full_matrix(void)
+{
+    return getenv("EBB_TORTURE_FULL") != NULL;
+}
+
+static void policies_give_the_same_bits(void **state)
+{
+    static const char *const cases[] = {"llama3",     "llama3_lora", "qwen3",
+                                        "qwen3_lora", "qwen2",       "mistral_lora"};
+    (void)state;
+    int count = full_matrix() ? (int)(sizeof cases / sizeof cases[0]) : 2;
+    for (int i = 0; i < count; i++)
+        for (int storage = 0; storage < 2; storage++)
+            for (int packed = 0; packed < 2; packed++)
+                for (int64_t micros = 1; micros <= 4; micros += 3) {
+                    struct cell cell = {cases[i], storage ? EBB_BF16 : EBB_F32, packed != 0, micros,
+                                        0};
+                    check_cell(&cell);
+                }
+}
+
+static void policies_give_the_same_bits_with_norms_on_q_and_k(void **state)
+{
+    (void)state;
+    struct cell full = {"qwen3", EBB_F32, true, 1, 0}, lora = {"qwen3_lora", EBB_BF16, true, 1, 0};
+    check_cell(&full);
+    check_cell(&lora);
+}
+
+static void policies_give_the_same_bits_with_dropout(void **state)
+{
+    (void)state;
+    struct cell cell = {"llama3_lora", EBB_F32, true, 2, 0.2},
+                narrow = {"qwen3_lora", EBB_BF16, false, 1, 0.1};
+    check_cell(&cell);
+    check_cell(&narrow);
+}
+
+static void a_smaller_budget_gives_the_same_bits(void **state)
+{
+    struct cell cell = {"llama3_lora", EBB_F32, true, 2, 0};
+    struct kit_case c;
+    struct trace want, got;
+    struct ebb_numerics numerics;
+    int64_t last = 0;
+    int different = 0;
+    (void)state;
+    kit_case_open(&c, cell.golden);
+    struct ebb_engine_request request = request_of(&c, &cell, &numerics);
+    run(&c, &cell, &request, &want);
+    for (int64_t less = 1; less < 16; less++) {
+        struct ebb_engine *engine;
+        request.device_budget = want.device_bytes - less * 20000;
+        kit_ok(c.ctx, ebb_engine_create(c.ctx, &request, &engine), "create");
+        bool fits = ebb_engine_plan(engine)->fits;
+        int64_t bytes = ebb_engine_plan(engine)->device_bytes;
+        ebb_engine_free(engine);
+        if (!fits) break;
+        assert_true(bytes <= request.device_budget);
+        if (bytes == last) continue;
+        last = bytes;
+        different++;
+        run(&c, &cell, &request, &got);
+        expect_same(&want, &got, "smaller budget");
+        free_trace(&got);
+    }
+    assert_true(different >= 2);
+    free_trace(&want);
+    kit_case_close(&c);
+}
+
+/* The independent witness: memory filled with a pattern, a full batch run, the last changed byte
+ * is the prediction. */
+static void predicted_bytes_are_the_last_bytes_that_change(void **state)
+{
+    struct kit_case c;
+    (void)state;
+    kit_case_open(&c, "llama3");
+    for (int i = 0; i < MODES; i++) {
+        struct ebb_numerics numerics = kit_numerics(EBB_F32);
+        struct ebb_engine_request request = kit_request(&c, &numerics);
+        request.memory = modes[i].keys;
+        request.memory.rules = modes[i].rules;
+        request.device_budget = 64 << 20;
+        request.whole_budget = true;
+        struct ebb_engine *engine = kit_engine(c.ctx, &request);
+        struct ebb_device *device = ebb_engine_device(engine);
+        int64_t predicted = ebb_engine_plan(engine)->device_bytes,
+                all = ebb_device_bytes(device, EBB_SPACE_DEVICE);
+        int64_t persistent = 0;
+        const struct ebb_plan *plan = ebb_engine_plan(engine);
+        for (int32_t t = 0; t < ebb_engine_net(engine)->tensor_count; t++) {
+            int64_t end = plan->persistent[t].offset + plan->persistent[t].bytes;
+            persistent = end > persistent ? end : persistent;
+        }
+        unsigned char *base = (unsigned char *)ebb_device_base(device, EBB_SPACE_DEVICE);
+        unsigned char *copy = (unsigned char *)malloc((size_t)all);
+        int64_t last = 0;
+        /* Two patterns, so that a byte which happens to be written with one of them still shows. */
+        for (int pattern = 0x5a; pattern <= 0xa5; pattern += 0x4b) {
+            memset(base + persistent, pattern, (size_t)(all - persistent));
+            memcpy(copy, base, (size_t)all);
+            struct kit_batch b;
+            int32_t ids[KIT_TOKENS];
+            uint8_t mask[KIT_TOKENS];
+            kit_batch_begin(&b);
+            for (int k = 0; k < KIT_TOKENS; k++) {
+                ids[k] = (k * 31 + 7) % 96;
+                mask[k] = 1;
+            }
+            /* Every row of the last chunk of labels holds a label but one: single-token
+             * documents have none. */
+            kit_batch_add(&b, ids, mask, KIT_TOKENS);
+            ebb_engine_begin(engine);
+            kit_ok(c.ctx, ebb_engine_micro(engine, EBB_PROGRAM_TRAIN, &b.batch, 1, 0),
+                   "full batch");
+            for (int64_t at = all; at > last; at--)
+                if (base[at - 1] != copy[at - 1]) {
+                    last = at;
+                    break;
+                }
+        }
+        if (last > predicted || predicted - last >= EBB_ALIGN_BYTES)
+            fail_msg("%s: predicted %lld bytes, the last byte that changed is %lld", modes[i].name,
+                     (long long)predicted, (long long)last);
+        free(copy);
+        ebb_engine_free(engine);
+    }
+    kit_case_close(&c);
+}
+
+/* With an edge taken away, the checker refuses the program. */
+static void every_edge_of_a_training_program_is_needed(void **state)
+{
+    struct kit_case c;
+    (void)state;
+    kit_case_open(&c, "llama3_lora");
+    for (int i = 0; i < MODES; i++) {
+        struct ebb_numerics numerics = kit_numerics(EBB_F32);
+        struct ebb_engine_request request = kit_request(&c, &numerics);
+        struct ebb_engine *engine;
+        request.memory = modes[i].keys;
+        request.memory.rules = modes[i].rules;
+        kit_ok(c.ctx, ebb_engine_create(c.ctx, &request, &engine), "create");
+        int32_t edges = ebb_program_edges(ebb_engine_plan(engine)->programs[EBB_PROGRAM_TRAIN]);
+        ebb_engine_free(engine);
+        if (strstr(modes[i].name, "host")) assert_true(edges > 0);
+        for (int32_t k = 0; k < edges; k++) {
+            kit_ok(c.ctx, ebb_engine_create(c.ctx, &request, &engine), "create");
+            struct ebb_program *program = ebb_engine_plan(engine)->programs[EBB_PROGRAM_TRAIN];
+            ebb_program_remove_edge(program, k);
+            if (ebb_program_check(c.ctx, program) == EBB_OK)
+                fail_msg("%s: edge %d of %d can be removed unseen", modes[i].name, (int)k,
+                         (int)edges);
+            ebb_error_clear(c.ctx);
+            ebb_engine_free(engine);
+        }
+    }
+    kit_case_close(&c);
+}
+
+/* Every tensor in a heap block of its own: same bits, and sanitizers see an overrun. */
+static void own_allocations_give_the_same_bits(void **state)
+{
+    struct cell cell = {"qwen3_lora", EBB_F32, true, 1, 0};
+    struct kit_case c;
+    struct trace want, got;
+    struct ebb_numerics numerics;
+    (void)state;
+    kit_case_open(&c, cell.golden);
+    struct ebb_engine_request request = request_of(&c, &cell, &numerics);
+    run(&c, &cell, &request, &want);
+    request.memory.gradient_checkpointing = request.memory.activation_offloading = EBB_TRUE;
+    request.own_allocations = true;
+    run(&c, &cell, &request, &got);
+    expect_same(&want, &got, "own allocations");
+    free_trace(&want);
+    free_trace(&got);
+    kit_case_close(&c);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_edge_of_a_training_program_is_needed),
+        cmocka_unit_test(predicted_bytes_are_the_last_bytes_that_change),
+        cmocka_unit_test(own_allocations_give_the_same_bits),
+        cmocka_unit_test(a_smaller_budget_gives_the_same_bits),
+        cmocka_unit_test(policies_give_the_same_bits_with_norms_on_q_and_k),
+        cmocka_unit_test(policies_give_the_same_bits_with_dropout),
+        cmocka_unit_test(policies_give_the_same_bits),
+    };
+    return cmocka_run_group_tests_name("policies", tests, NULL, NULL);
+}
