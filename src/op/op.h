@@ -1,8 +1,10 @@
-/* What every op shares: views of tensors, the environment they run in, and the list of all ops as data.
+/* What every op shares: views of tensors, the environment they run in, and the list of all ops
+ * as data.
  *
- * An op is one line of a program: a struct of arguments that starts with its views (so that checker, executor and
- * planner can read what it touches without knowing it), followed by constants. Ops never allocate and keep no state;
- * what changes from step to step they read from the step block (op/step.h).
+ * An op is one line of a program: a struct of arguments that starts with its views (so that
+ * checker, executor and planner can read what it touches without knowing it), followed by
+ * constants. Ops never allocate and keep no state; what changes from step to step they read from
+ * the step block (op/step.h).
  *
  * Adding an op: op/x.h (contract), op/x_cpu.c, tests/op_x.c, one row in op/list.h.
  * SPDX-License-Identifier: Apache-2.0 */
@@ -18,14 +20,16 @@
 extern "C" {
 #endif
 
-/* How many of a view's rows hold data in a run: a program is planned for capacities and run with fewer. */
+/* How many of a view's rows hold data in a run: a program is planned for capacities and run with
+ * fewer. */
 enum ebb_extent {
     EBB_EXTENT_FIXED,  /* all of them */
     EBB_EXTENT_TOKENS, /* row i stands for token row0 + i: those below step->tokens */
     EBB_EXTENT_LABELS  /* row i stands for label row0 + i: those below step->labels */
 };
 
-/* A row-major matrix inside a tensor. Vectors are [1, n]. tensor < 0: the view is absent ({.tensor = -1}). */
+/* A row-major matrix inside a tensor. Vectors are [1, n]. tensor < 0: the view is absent
+ * ({.tensor = -1}). */
 struct ebb_view {
     int32_t tensor;     /* index into the environment's bases */
     uint8_t dtype;      /* enum ebb_dtype */
@@ -39,11 +43,11 @@ struct ebb_view {
 /* Environment of a run. All borrowed. */
 struct ebb_op_env {
     struct ebb_ctx *ctx;
-    void *const *base;            /* [tensors] where each tensor starts */
-    const struct ebb_step *step;  /* the host's copy: the same values as the block on the device */
-    struct ebb_matmul_lib *matmul;/* op/matmul.h */
-    void *stream;                 /* GPU stream, or NULL */
-    int threads;                  /* CPU: size of the OpenMP team */
+    void *const *base;             /* [tensors] where each tensor starts */
+    const struct ebb_step *step;   /* the host's copy: the same values as the block on the device */
+    struct ebb_matmul_lib *matmul; /* op/matmul.h */
+    void *stream;                  /* GPU stream, or NULL */
+    int threads;                   /* CPU: size of the OpenMP team */
 };
 
 static inline void *ebb_view_data(const struct ebb_op_env *env, const struct ebb_view *view)
@@ -64,7 +68,8 @@ static inline int64_t ebb_view_rows(const struct ebb_op_env *env, const struct e
 static inline int64_t ebb_view_span(const struct ebb_view *view)
 {
     if (view->tensor < 0 || view->rows == 0) return 0;
-    return ((view->rows - 1) * view->stride + view->cols) * ebb_dtype_bytes((enum ebb_dtype)view->dtype);
+    return ((view->rows - 1) * view->stride + view->cols) *
+           ebb_dtype_bytes((enum ebb_dtype)view->dtype);
 }
 
 static inline struct ebb_view ebb_view_none(void)
@@ -90,8 +95,8 @@ typedef enum ebb_status (*ebb_op_fn)(const struct ebb_op_env *env, const void *a
 
 struct ebb_op_info {
     const char *name;
-    int views;           /* leading members of the argument struct that are views */
-    const char *access;  /* one letter a view: r reads, w writes, + reads and writes */
+    int views;          /* leading members of the argument struct that are views */
+    const char *access; /* one letter a view: r reads, w writes, + reads and writes */
     size_t args_bytes;
     ebb_op_fn cpu;
 };

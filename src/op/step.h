@@ -1,7 +1,8 @@
 /* The step block: everything that changes from micro-batch to micro-batch or from step to step.
  *
- * The host writes struct ebb_step before it runs a program; ops on the device write struct ebb_sums, and the host reads
- * it after a sync. Programs carry neither by value, so that one program serves every step (and can be captured).
+ * The host writes struct ebb_step before it runs a program; ops on the device write struct
+ * ebb_sums, and the host reads it after a sync. Programs carry neither by value, so that one
+ * program serves every step (and can be captured).
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef EBB_STEP_H
 #define EBB_STEP_H
@@ -13,29 +14,31 @@ extern "C" {
 #endif
 
 struct ebb_step {
-    int64_t tokens;        /* T of this micro-batch */
-    int64_t docs;          /* its documents */
-    int64_t labels;        /* its targets that count */
-    int64_t longest;       /* tokens of its longest document */
-    int64_t cached;        /* decoding: tokens already in the key/value cache */
-    uint64_t seed;         /* random numbers are keyed by (seed, step, micro, rank, instance) */
-    uint64_t step;         /* optimizer step, from 1 */
-    uint32_t micro;        /* micro-batch within the step, from 0 */
+    int64_t tokens;  /* T of this micro-batch */
+    int64_t docs;    /* its documents */
+    int64_t labels;  /* its targets that count */
+    int64_t longest; /* tokens of its longest document */
+    int64_t cached;  /* decoding: tokens already in the key/value cache */
+    uint64_t seed;   /* random numbers are keyed by (seed, step, micro, rank, instance) */
+    uint64_t step;   /* optimizer step, from 1 */
+    uint32_t micro;  /* micro-batch within the step, from 0 */
     uint32_t rank;
     double learning_rate;
-    double bias1, bias2;   /* AdamW: 1 - beta1^t and 1 - beta2^t */
-    double total_weight;   /* labels of the whole optimizer step: gradients and loss are divided by it once */
-    double max_grad_norm;  /* 0: no clipping */
+    double bias1, bias2; /* AdamW: 1 - beta1^t and 1 - beta2^t */
+    double total_weight; /* labels of the whole optimizer step: gradients and loss are divided by it
+                            once */
+    double max_grad_norm; /* 0: no clipping */
 };
 
 struct ebb_sums {
-    double loss;           /* sum of the losses of all labels since the last reset */
-    int64_t labels;        /* labels counted in it */
-    int64_t correct;       /* of those, the largest logit was the target's */
-    double norm_squared;   /* of the unnormalised gradients */
-    double grad_norm;      /* of the normalised gradient, before clipping */
-    double factor;         /* what the sweep multiplies gradients by: clip factor / total weight */
-    int64_t finite;        /* 1: the gradients are finite and the sweep may change weights; 0: it must not */
+    double loss;         /* sum of the losses of all labels since the last reset */
+    int64_t labels;      /* labels counted in it */
+    int64_t correct;     /* of those, the largest logit was the target's */
+    double norm_squared; /* of the unnormalised gradients */
+    double grad_norm;    /* of the normalised gradient, before clipping */
+    double factor;       /* what the sweep multiplies gradients by: clip factor / total weight */
+    int64_t
+        finite; /* 1: the gradients are finite and the sweep may change weights; 0: it must not */
 };
 
 #ifdef __cplusplus

@@ -48,7 +48,7 @@ static enum ebb_status emit_sweep(struct ebb_build *build, const struct ebb_net 
                                   const struct ebb_optimizer_keys *keys)
 {
     const struct ebb_param *param = &net->params[index];
-    float decay = param->decay ? (float)keys->weight_decay : 0;
+    double decay = param->decay ? keys->weight_decay : 0;
     if (keys->sgd) {
         struct ebb_sgd args = {.w = param->w,
                                .lo = state_view(param, param->lo, EBB_U16),
@@ -58,7 +58,7 @@ static enum ebb_status emit_sweep(struct ebb_build *build, const struct ebb_net 
                                .step = block_view(net->inputs.step),
                                .sums = sums_view(net->inputs.sums),
                                .instance = (uint32_t)index,
-                               .momentum = (float)keys->momentum,
+                               .momentum = keys->momentum,
                                .weight_decay = decay};
         return ebb_build_op(build, EBB_OP_sgd, &args);
     }
@@ -71,9 +71,9 @@ static enum ebb_status emit_sweep(struct ebb_build *build, const struct ebb_net 
                              .step = block_view(net->inputs.step),
                              .sums = sums_view(net->inputs.sums),
                              .instance = (uint32_t)index,
-                             .beta1 = (float)keys->beta1,
-                             .beta2 = (float)keys->beta2,
-                             .eps = (float)keys->eps,
+                             .beta1 = keys->beta1,
+                             .beta2 = keys->beta2,
+                             .eps = keys->eps,
                              .weight_decay = decay};
     return ebb_build_op(build, EBB_OP_adamw, &args);
 }

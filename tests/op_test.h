@@ -1,0 +1,251 @@
+/* What the op tests share: an environment with a few tensors, each between guard zones, and ways
+ * to fill and compare.
+ *
+ *     struct op_test t;
+ *     op_test_start(&t);
+ *     struct ebb_view x = op_test_tensor(&t, EBB_BF16, rows, cols, stride);
+ *     op_test_fill(&t, &x, -1, 1);
+ *     ... args ... assert_int_equal(ebb_..._cpu(&t.env, &args), EBB_OK);
+ *     op_test_close(&t, &y, i, j, exact, 1e-5, 1e-6);
+ *     op_test_end(&t);      checks that nothing outside the views' elements was written
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef EBB_OP_TEST_H
+#define EBB_OP_TEST_H
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "op/op.h"
+
+enum { OP_TEST_TENSORS = 24, OP_TEST_GUARD = 256 };
+
+struct op_test {
+    struct ebb_op_env env;
+    struct ebb_step step;
+    struct ebb_view view[OP_TEST_TENSORS]; /* of each tensor */
+    void *base[OP_TEST_TENSORS];
+    int64_t bytes[OP_TEST_TENSORS]; /* without guards */
+    int count;
+    uint64_t random;
+};
+
+static inline void op_test_quiet(void *user, enum ebb_log_level level, const char *topic,
+                                 const char *text)
+{
+    (void)user, (void)level, (void)topic, (void)text;
+}
+
+static inline void op_test_start(struct op_test *t)
+{
+    memset(t, 0, sizeof *t);
+    t->env.ctx = ebb_ctx_create();
+    assert_non_null(t->env.ctx);
+    ebb_ctx_set_log(t->env.ctx, op_test_quiet, NULL);
+    t->env.base = (void *const *)t->base;
+    t->env.step = &t->step;
+    t->env.threads = 2;
+    t->step.seed = 7;
+    t->step.step = 1;
+    t->random = 12345;
+}
+
+/* A new tensor of garbage bytes; the view covers it from its start, all rows live. */
+static inline struct ebb_view op_test_tensor(struct op_test *t, enum ebb_dtype dtype, int64_t rows,
+                                             int64_t cols, int64_t stride)
+{
+    assert_true(t->count < OP_TEST_TENSORS && stride >= cols);
+    int64_t bytes = rows * stride * ebb_dtype_bytes(dtype);
+    size_t all = ((size_t)bytes + 2 * OP_TEST_GUARD + 63) / 64 * 64;
+    char *memory = aligned_alloc(64, all);
+    assert_non_null(memory);
+    memset(memory, 0xa5, all);
+    struct ebb_view view = ebb_view_none();
+    view.tensor = t->count;
+    view.dtype = (uint8_t)dtype;
+    view.rows = rows;
+    view.cols = cols;
+    view.stride = stride;
+    t->base[t->count] = memory + OP_TEST_GUARD;
+    t->bytes[t->count] = bytes;
+    t->view[t->count] = view;
+    t->count++;
+    return view;
+}
+
+static inline void op_test_live(struct ebb_view *view, enum ebb_extent extent, int64_t row0)
+{
+    view->extent = (uint8_t)extent;
+    view->row0 = row0;
+}
+
+/* Uniform in [0, 1). */
+static inline double op_test_uniform(struct op_test *t)
+{
+    uint64_t z = t->random += 0x9e3779b97f4a7c15u;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return (double)((z ^ (z >> 31)) >> 11) * 0x1p-53;
+}
+
+static inline void *op_test_at(const struct op_test *t, const struct ebb_view *view, int64_t i,
+                               int64_t j)
+{
+    return (char *)ebb_view_data(&t->env, view) +
+           (i * view->stride + j) * ebb_dtype_bytes((enum ebb_dtype)view->dtype);
+}
+
+/* An element as a double, whatever its dtype. */
+static inline double op_test_get(const struct op_test *t, const struct ebb_view *view, int64_t i,
+                                 int64_t j)
+{
+    const void *at = op_test_at(t, view, i, j);
+    switch ((enum ebb_dtype)view->dtype) {
+    case EBB_F32: return (double)*(const float *)at;
+    case EBB_BF16: return (double)ebb_from_bf16(*(const uint16_t *)at);
+    case EBB_I32: return (double)*(const int32_t *)at;
+    case EBB_U16: return (double)*(const uint16_t *)at;
+    case EBB_U8: return (double)*(const uint8_t *)at;
+    default: fail_msg("dtype %s", ebb_dtype_name((enum ebb_dtype)view->dtype)); return 0;
+    }
+}
+
+static inline void op_test_set(struct op_test *t, const struct ebb_view *view, int64_t i, int64_t j,
+                               double value)
+{
+    void *at = op_test_at(t, view, i, j);
+    switch ((enum ebb_dtype)view->dtype) {
+    case EBB_F32: *(float *)at = (float)value; break;
+    case EBB_BF16: *(uint16_t *)at = ebb_to_bf16((float)value); break;
+    case EBB_I32: *(int32_t *)at = (int32_t)value; break;
+    case EBB_U16: *(uint16_t *)at = (uint16_t)value; break;
+    case EBB_U8: *(uint8_t *)at = (uint8_t)value; break;
+    default: fail_msg("dtype %s", ebb_dtype_name((enum ebb_dtype)view->dtype));
+    }
+}
+
+/* Uniform values in [low, high), rounded to the view's dtype. */
+static inline void op_test_fill(struct op_test *t, const struct ebb_view *view, double low,
+                                double high)
+{
+    for (int64_t i = 0; i < view->rows; i++) {
+        for (int64_t j = 0; j < view->cols; j++) {
+            op_test_set(t, view, i, j, low + (high - low) * op_test_uniform(t));
+        }
+    }
+}
+
+static inline void op_test_zero(struct op_test *t, const struct ebb_view *view)
+{
+    op_test_fill(t, view, 0, 0);
+}
+
+/* The view's elements [rows, cols] as doubles; the caller frees with free(). */
+static inline double *op_test_doubles(const struct op_test *t, const struct ebb_view *view)
+{
+    double *all = malloc((size_t)(view->rows * view->cols + 1) * sizeof *all);
+    assert_non_null(all);
+    for (int64_t i = 0; i < view->rows; i++) {
+        for (int64_t j = 0; j < view->cols; j++)
+            all[i * view->cols + j] = op_test_get(t, view, i, j);
+    }
+    return all;
+}
+
+/* All bytes of the view's tensor; op_test_same compares them later. The caller frees with
+ * free(). */
+static inline void *op_test_copy(const struct op_test *t, const struct ebb_view *view)
+{
+    size_t bytes = (size_t)t->bytes[view->tensor];
+    void *copy = malloc(bytes + 1);
+    assert_non_null(copy);
+    memcpy(copy, t->base[view->tensor], bytes);
+    return copy;
+}
+
+static inline void op_test_restore(struct op_test *t, const struct ebb_view *view, const void *copy)
+{
+    memcpy(t->base[view->tensor], copy, (size_t)t->bytes[view->tensor]);
+}
+
+static inline bool op_test_same(const struct op_test *t, const struct ebb_view *view,
+                                const void *copy)
+{
+    return memcmp(t->base[view->tensor], copy, (size_t)t->bytes[view->tensor]) == 0;
+}
+
+/* Half the distance between neighbours of the dtype around `exact`: what one correct rounding
+ * may cost. */
+static inline double op_test_rounding(enum ebb_dtype dtype, double exact)
+{
+    if (!isfinite(exact) || exact == 0) return 0;
+    int exponent;
+    frexp(exact, &exponent);
+    return dtype == EBB_BF16 ? ldexp(1, exponent - 9) : ldexp(1, exponent - 25);
+}
+
+/* Element (i, j) is `exact`, give or take one rounding to its dtype, `relative` of it and
+ * `absolute`. */
+static inline void op_test_close(const struct op_test *t, const struct ebb_view *view, int64_t i,
+                                 int64_t j, double exact, double relative, double absolute)
+{
+    double got = op_test_get(t, view, i, j);
+    double bound =
+        op_test_rounding((enum ebb_dtype)view->dtype, exact) + relative * fabs(exact) + absolute;
+    if (!(fabs(got - exact) <= bound)) {
+        fail_msg("element (%lld, %lld): got %.9g, wanted %.9g, off by %.3g, allowed %.3g",
+                 (long long)i, (long long)j, got, exact, fabs(got - exact), bound);
+    }
+}
+
+/* The whole view against `exact` [rows, cols]. */
+static inline void op_test_all_close(const struct op_test *t, const struct ebb_view *view,
+                                     const double *exact, double relative, double absolute)
+{
+    for (int64_t i = 0; i < view->rows; i++) {
+        for (int64_t j = 0; j < view->cols; j++) {
+            op_test_close(t, view, i, j, exact[i * view->cols + j], relative, absolute);
+        }
+    }
+}
+
+static inline void op_test_is_pattern(const unsigned char *at, int64_t bytes, int tensor,
+                                      const char *where)
+{
+    for (int64_t i = 0; i < bytes; i++) {
+        if (at[i] != 0xa5)
+            fail_msg("tensor %d: byte %lld %s was written", tensor, (long long)i, where);
+    }
+}
+
+/* Nothing before, behind or between the rows of any tensor was written. */
+static inline void op_test_guards(const struct op_test *t)
+{
+    for (int k = 0; k < t->count; k++) {
+        const struct ebb_view *view = &t->view[k];
+        const unsigned char *base = t->base[k];
+        int64_t size = ebb_dtype_bytes((enum ebb_dtype)view->dtype);
+        op_test_is_pattern(base - OP_TEST_GUARD, OP_TEST_GUARD, k, "of the guard before it");
+        op_test_is_pattern(base + t->bytes[k], OP_TEST_GUARD, k, "of the guard behind it");
+        for (int64_t i = 0; i < view->rows; i++) {
+            op_test_is_pattern(base + (i * view->stride + view->cols) * size,
+                               (view->stride - view->cols) * size, k, "behind a row's columns");
+        }
+    }
+}
+
+static inline void op_test_end(struct op_test *t)
+{
+    op_test_guards(t);
+    for (int k = 0; k < t->count; k++) free((char *)t->base[k] - OP_TEST_GUARD);
+    ebb_ctx_free(t->env.ctx);
+}
+
+#endif
