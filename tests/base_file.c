@@ -27,7 +27,7 @@
 
 #include "base/file.h"
 
-/* ---- replaced system calls ------------------------------------------------------------------- */
+/* ---- replaced system calls ---- */
 
 static struct {
     bool on;
@@ -77,7 +77,7 @@ int rename(const char *from, const char *to)
     return (int)syscall(SYS_renameat2, -100, from, -100, to, 0);
 }
 
-/* ---- a folder for each case ------------------------------------------------------------------ */
+/* ---- a folder for each case ---- */
 
 struct place {
     struct ebb_ctx *ctx;
@@ -134,7 +134,7 @@ static void assert_says(struct ebb_ctx *ctx, const char *part)
         fail_msg("'%s' is not in '%s'", part, ebb_error_text(ctx));
 }
 
-/* ---- reading --------------------------------------------------------------------------------- */
+/* ---- reading ---- */
 
 static void missing_file_says_so(void **state)
 {
@@ -174,7 +174,7 @@ static void empty_file_maps_to_nothing(void **state)
     assert_false(ebb_file_exists(place->dir));
 }
 
-/* ---- writing --------------------------------------------------------------------------------- */
+/* ---- writing ---- */
 
 static void hash_is_xxh3_however_it_was_fed(void **state)
 {
@@ -438,7 +438,7 @@ static void copy_is_equal_and_whole(void **state)
     assert_int_equal(entries(place), 1);
 }
 
-/* ---- folders --------------------------------------------------------------------------------- */
+/* ---- folders ---- */
 
 static void folders_are_created_listed_and_removed(void **state)
 {

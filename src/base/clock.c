@@ -18,7 +18,7 @@
 #include "base/context_int.h"
 #include "base/text.h"
 
-/* ---- clocks ---------------------------------------------------------------------------------- */
+/* ---- clocks ---- */
 
 double ebb_clock_seconds(void)
 {
@@ -35,7 +35,7 @@ void ebb_clock_iso(char out[32])
         snprintf(out, 32, "1970-01-01T00:00:00Z");
 }
 
-/* ---- what Linux says in its small files ------------------------------------------------------ */
+/* ---- what Linux says in its small files ---- */
 
 /* Reads at most room - 1 bytes and ends them with NUL; false if the file cannot be read. */
 static bool read_small(const char *path, char *out, size_t room)
@@ -153,7 +153,7 @@ static bool own_group(char *out, size_t room)
     return false;
 }
 
-/* ---- memory and processors ------------------------------------------------------------------- */
+/* ---- memory and processors ---- */
 
 int64_t ebb_host_bytes_total(void)
 {
@@ -215,7 +215,7 @@ int ebb_cpu_count(void)
     return limit > 0 && limit < count ? limit : count;
 }
 
-/* ---- progress line --------------------------------------------------------------------------- */
+/* ---- progress line ---- */
 
 struct ebb_progress {
     struct ebb_ctx *ctx;

@@ -109,7 +109,7 @@ void ebb_ctx_set_log(struct ebb_ctx *ctx, ebb_log_fn fn, void *user)
     pthread_mutex_unlock(&ctx->log_lock);
 }
 
-/* ---- errors ---------------------------------------------------------------------------------- */
+/* ---- errors ---- */
 
 /* Formats into `out`; text that is cut ends with "..." and never inside a UTF-8 character. */
 static void format_cut(char *out, size_t room, const char *format, va_list args)
@@ -185,7 +185,7 @@ void ebb_error_clear(struct ebb_ctx *ctx)
     ctx_unlock(ctx);
 }
 
-/* ---- log ------------------------------------------------------------------------------------- */
+/* ---- log ---- */
 
 static void write_stderr(const char *text, size_t bytes)
 {
@@ -307,7 +307,7 @@ void ebb_warn_once(struct ebb_ctx *ctx, const char *key, const char *format, ...
     log_line(ctx, EBB_LOG_WARNING, key, text);
 }
 
-/* ---- our own mistakes ------------------------------------------------------------------------ */
+/* ---- our own mistakes ---- */
 
 void ebb_assert_failed(const char *file, int line, const char *condition)
 {
@@ -319,7 +319,7 @@ void ebb_assert_failed(const char *file, int line, const char *condition)
     abort();
 }
 
-/* ---- host memory ----------------------------------------------------------------------------- */
+/* ---- host memory ---- */
 
 /* Counts `delta` more bytes; false if this allocation was chosen to fail. */
 static bool count_alloc(struct ebb_ctx *ctx, int64_t delta)

@@ -35,7 +35,7 @@ void ebb_ctx_free(struct ebb_ctx *ctx); /* accepts NULL */
 /* Log lines go to stderr unless a sink is set. */
 void ebb_ctx_set_log(struct ebb_ctx *ctx, ebb_log_fn fn, void *user);
 
-/* ---- errors ---------------------------------------------------------------------------------- */
+/* ---- errors ---- */
 
 /* Records a failure and returns `status`. Only the first failure since the last ebb_error_clear is
  * kept. The text says what, where, got, wanted and what to do next; lower case, no full stop, names
@@ -50,7 +50,7 @@ const char *ebb_error_text(const struct ebb_ctx *ctx);
 const char *ebb_error_where(const struct ebb_ctx *ctx); /* "file.c:123", for debugging; borrowed */
 void ebb_error_clear(struct ebb_ctx *ctx);
 
-/* ---- log ------------------------------------------------------------------------------------- */
+/* ---- log ---- */
 
 void ebb_log(struct ebb_ctx *ctx, enum ebb_log_level level, const char *topic, const char *format,
              ...) __attribute__((format(printf, 4, 5)));
@@ -60,14 +60,14 @@ void ebb_warn_once(struct ebb_ctx *ctx, const char *key, const char *format, ...
     __attribute__((format(printf, 3, 4)));
 bool ebb_log_enabled(const struct ebb_ctx *ctx, enum ebb_log_level level, const char *topic);
 
-/* ---- our own mistakes ------------------------------------------------------------------------ */
+/* ---- our own mistakes ---- */
 
 /* Stays on in release: a wrong gradient is worse than a stop. Prints the condition and aborts. */
 void ebb_assert_failed(const char *file, int line, const char *condition) __attribute__((noreturn));
 #define EBB_ASSERT(condition)                                                                      \
     ((condition) ? (void)0 : ebb_assert_failed(__FILE__, __LINE__, #condition))
 
-/* ---- host memory ----------------------------------------------------------------------------- */
+/* ---- host memory ---- */
 
 /* Zeroed heap memory, counted, aligned to 64 bytes. NULL after recording EBB_NO_MEMORY in the
  * context. ebb_mem_free accepts NULL. A realloc of NULL allocates; zero bytes are a block too. */

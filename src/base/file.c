@@ -58,7 +58,7 @@ static enum ebb_status flush_dir(struct ebb_ctx *ctx, const char *dir)
     return EBB_OK;
 }
 
-/* ---- reading --------------------------------------------------------------------------------- */
+/* ---- reading ---- */
 
 static enum ebb_status open_regular(struct ebb_ctx *ctx, const char *path, int *fd, int64_t *bytes)
 {
@@ -168,7 +168,7 @@ enum ebb_status ebb_file_hash(struct ebb_ctx *ctx, const char *path, int64_t *by
     return status;
 }
 
-/* ---- folders --------------------------------------------------------------------------------- */
+/* ---- folders ---- */
 
 static enum ebb_status create_one(struct ebb_ctx *ctx, const char *path)
 {
@@ -343,7 +343,7 @@ enum ebb_status ebb_dir_commit(struct ebb_ctx *ctx, const char *from, const char
     return status;
 }
 
-/* ---- writing --------------------------------------------------------------------------------- */
+/* ---- writing ---- */
 
 struct ebb_writer {
     XXH3_state_t hash; /* first: it wants 64-byte alignment, which ebb_mem_alloc gives */

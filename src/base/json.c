@@ -9,7 +9,7 @@
 
 #include "base/file.h"
 
-/* ---- reading --------------------------------------------------------------------------------- */
+/* ---- reading ---- */
 
 static enum ebb_status fail_parse(struct ebb_ctx *ctx, const char *name, int line,
                                   const json_error_t *error)
@@ -53,7 +53,7 @@ enum ebb_status ebb_json_load(struct ebb_ctx *ctx, const char *path, json_t **js
     return status;
 }
 
-/* ---- typed look-up --------------------------------------------------------------------------- */
+/* ---- typed look-up ---- */
 
 static const char *type_name(const json_t *json)
 {
@@ -155,7 +155,7 @@ enum ebb_status ebb_json_string(struct ebb_ctx *ctx, const char *where, const js
     return EBB_OK;
 }
 
-/* ---- writing --------------------------------------------------------------------------------- */
+/* ---- writing ---- */
 
 /* jansson writes 0.1 as 0.10000000000000001; people read these files, so reals are written here, in
  * their shortest exact form, and with them everything that may hold one. */

@@ -27,7 +27,7 @@ const char *ebb_dtype_name(enum ebb_dtype dtype)
     return (size_t)dtype < EBB_DTYPE_COUNT ? dtypes[dtype].name : "unknown dtype";
 }
 
-/* ---- float16: 1 sign bit, 5 exponent bits (bias 15), 10 mantissa bits ------------------------ */
+/* ---- float16: 1 sign bit, 5 exponent bits (bias 15), 10 mantissa bits ---- */
 
 float ebb_from_f16(uint16_t bits)
 {
@@ -74,7 +74,7 @@ uint16_t ebb_to_f16(float value)
     return (uint16_t)(sign | shift_rounded(mantissa, 126 - exponent));
 }
 
-/* ---- Philox4x32-10 --------------------------------------------------------------------------- */
+/* ---- Philox4x32-10 ---- */
 
 void ebb_philox_words(const uint32_t key[2], const uint32_t counter[4], uint32_t out[4])
 {

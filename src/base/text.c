@@ -12,7 +12,7 @@
 #include <string.h>
 #include <strings.h>
 
-/* ---- growable strings ------------------------------------------------------------------------ */
+/* ---- growable strings ---- */
 
 /* Makes room for `more` bytes and the NUL behind them. */
 static enum ebb_status str_reserve(struct ebb_ctx *ctx, struct ebb_str *str, size_t more)
@@ -62,7 +62,7 @@ void ebb_str_free(struct ebb_ctx *ctx, struct ebb_str *str)
     *str = (struct ebb_str){0};
 }
 
-/* ---- numbers from text ----------------------------------------------------------------------- */
+/* ---- numbers from text ---- */
 
 bool ebb_text_int64(const char *text, int64_t *value)
 {
@@ -167,7 +167,7 @@ bool ebb_text_size(const char *text, int64_t *bytes)
     return true;
 }
 
-/* ---- text from numbers ----------------------------------------------------------------------- */
+/* ---- text from numbers ---- */
 
 const char *ebb_text_bytes(int64_t bytes, char *out, size_t out_bytes)
 {
@@ -228,7 +228,7 @@ const char *ebb_text_from_double(double value, char out[EBB_TEXT_DOUBLE])
     return out;
 }
 
-/* ---- distances between names ----------------------------------------------------------------- */
+/* ---- distances between names ---- */
 
 enum { NAME_BYTES = 127 };
 
@@ -312,7 +312,7 @@ const char *ebb_text_nearest(const char *name, const char *const *names, size_t 
     return best;
 }
 
-/* ---- UTF-8 ----------------------------------------------------------------------------------- */
+/* ---- UTF-8 ---- */
 
 /* Bytes of the character that begins at `at`, or 0 if none does. The second byte's range keeps out
  * overlong forms, surrogates and what lies above U+10FFFF (RFC 3629, section 4). */

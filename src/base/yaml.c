@@ -77,7 +77,7 @@ static enum ebb_status next_event(struct reader *reader, yaml_event_t *event)
     return yaml_parser_parse(&reader->parser, event) ? EBB_OK : fail_parser(reader);
 }
 
-/* ---- building the tree ----------------------------------------------------------------------- */
+/* ---- building the tree ---- */
 
 static void free_inside(struct ebb_ctx *ctx, struct ebb_yaml *node)
 {

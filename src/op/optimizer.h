@@ -7,16 +7,19 @@
  * leaves every weight and moment as it was.
  *
  * AdamW (Loshchilov, Hutter 2019, arXiv 1711.05101), as torch.optim.AdamW:
- *   w *= 1 - lr decay;  m = b1 m + (1 - b1) g;  v = b2 v + (1 - b2) g^2;  w -= lr / bias1 * m /
- * (sqrt(v / bias2) + eps) SGD with momentum, as torch.optim.SGD: g += decay w;  m = momentum m + g
- * (m = g in the first step);  w -= lr m
+ *   w *= 1 - lr decay;  m = b1 m + (1 - b1) g;  v = b2 v + (1 - b2) g^2;
+ *   w -= lr / bias1 * m / (sqrt(v / bias2) + eps)
+ * SGD with momentum, as torch.optim.SGD:
+ *   g += decay w;  m = momentum m + g (m = g in the first step);  w -= lr m
  *
  * Where the fp32 value of a parameter lives (exactly one of four):
  *   w is fp32                 in w
- *   w bf16, lo present        exact master split in two: bits = (w << 16 | lo), less 1 << 16 where
- * lo >= 0x8000; w is the master rounded to nearest, halves away from zero w bf16, master present in
- * master (an adapter); w is its copy, rounded to nearest even w bf16, neither           nowhere: w
- * is rounded stochastically, with bits from (seed, step, instance, element): the same on every rank
+ *   w bf16, lo present        exact master split in two: bits = (w << 16 | lo), less 1 << 16
+ *                             where lo >= 0x8000; w is the master rounded to nearest, halves
+ *                             away from zero
+ *   w bf16, master present    in master (an adapter); w is its copy, rounded to nearest even
+ *   w bf16, neither           nowhere: w is rounded stochastically, with bits from (seed, step,
+ *                             instance, element): the same on every rank
  * An fp32 w with master present is a copy too.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef EBB_OP_OPTIMIZER_H

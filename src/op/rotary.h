@@ -15,33 +15,27 @@ extern "C" {
 #endif
 
 struct ebb_rotary_forward {
-    struct ebb_view x; /* in [R, >= (H + K) D] storage: q heads, then k heads; columns behind them
-                          are not read */
+    struct ebb_view x;         /* in [R, >= (H + K) D] storage: q heads, then k heads; columns
+                                  behind them are not read */
     struct ebb_view positions; /* in [1, T] int32; x's row i has positions[x.row0 + i], or, where
-                                  absent, step->cached
-                                  + x.row0 + i (decoding) */
+                                  absent, step->cached + x.row0 + i (decoding) */
     struct ebb_view table;     /* in [positions, D] fp32: D/2 cosines, then D/2 sines */
     struct ebb_view q_norm;    /* in [1, D] storage; absent: no norm (then k_norm is absent too) */
     struct ebb_view k_norm;    /* in [1, D] storage */
-    struct ebb_view
-        y; /* out [=] [R, >= (H + K) D] storage, the first (H + K) D columns; may be x */
+    struct ebb_view y;         /* out [=] like x, the first (H + K) D columns; may be x */
     int64_t heads, kv_heads, head_dim;
     float eps;
 };
 struct ebb_rotary_backward {
-    struct ebb_view
-        x; /* in: what forward read (before the norm); needed only with norms, else absent */
+    struct ebb_view x;         /* in: what forward read; with norms only, else absent */
     struct ebb_view positions; /* as above */
     struct ebb_view table;     /* as above */
     struct ebb_view q_norm;    /* as above */
     struct ebb_view k_norm;    /* as above */
-    struct ebb_view
-        dy; /* in and out [=]: gradient of y becomes gradient of x, in place, [R, >= (H + K) D] */
-    struct ebb_view
-        dq_norm; /* out [+=] [1, D] fp32, rows then heads in ascending order; may be absent */
-    struct ebb_view dk_norm; /* out [+=] [1, D] fp32; may be absent */
-    struct ebb_view
-        scratch; /* [1, ebb_rotary_backward_scratch()] bytes (EBB_U8); absent where it is 0 */
+    struct ebb_view dy;        /* [=] like y: its gradient becomes that of x, in place */
+    struct ebb_view dq_norm;   /* out [+=] [1, D] fp32, rows then heads ascending; may be absent */
+    struct ebb_view dk_norm;   /* out [+=] [1, D] fp32; may be absent */
+    struct ebb_view scratch;   /* [1, ebb_rotary_backward_scratch()] bytes; absent where it is 0 */
     int64_t heads, kv_heads, head_dim;
     float eps;
 };

@@ -1,0 +1,237 @@
+/* What the tokenizer's files share: one file per family of components.
+ *
+ *   tokenizer_load.c    tokenizer.json and its neighbours to the structures below
+ *   tokenizer_normal.c  normalizers          text -> text
+ *   tokenizer_split.c   pre-tokenizers       text -> words
+ *   tokenizer_bpe.c     models               word -> ids (byte-level BPE), with the cache of words
+ *   tokenizer_added.c   added tokens         found in text before and after normalizing
+ *   tokenizer_post.c    post-processors      ids before and after a text
+ *   tokenizer_decode.c  decoders             ids -> text
+ *   tokenizer.c         the encoder that runs them in order, look-ups
+ *
+ * A component is a row {type, keys it may have, reader} of its family's table; ebb_tok_read walks
+ * the JSON, Sequences included, and refuses what has no row.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef EBB_DATA_TOKENIZER_INT_H
+#define EBB_DATA_TOKENIZER_INT_H
+
+#ifndef PCRE2_CODE_UNIT_WIDTH
+#define PCRE2_CODE_UNIT_WIDTH 8
+#endif
+#include <pcre2.h>
+
+#include "base/json.h"
+#include "data/json_scan.h"
+#include "data/tokenizer.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { EBB_TOK_STEPS = 16, EBB_TOK_AROUND = 8 };
+
+enum ebb_tok_flag {
+    EBB_TOK_THERE = 1,   /* the id has a token */
+    EBB_TOK_ADDED = 2,   /* it stands in added_tokens */
+    EBB_TOK_SPECIAL = 4, /* ... with "special": true */
+    EBB_TOK_RAW =
+        8, /* in the vocabulary, but not written in the byte alphabet: no merge makes it */
+};
+
+struct ebb_tok_token {
+    uint32_t start, bytes; /* in texts */
+    unsigned flags;
+};
+
+/* Pairs of ids that merge. */
+struct ebb_tok_merge {
+    uint64_t pair; /* left << 32 | right; UINT64_MAX: free */
+    uint32_t rank;
+    int32_t id;
+};
+
+struct ebb_tok_added {
+    int32_t id;
+    bool special, single_word, lstrip, rstrip, normalized;
+    char *content; /* owned; what is looked for (normalized where the token says so) */
+    size_t bytes;
+};
+
+/* Added tokens of one kind (matched before, or after normalizing), longest first per first byte. */
+struct ebb_tok_added_set {
+    struct ebb_tok_added *items;
+    int32_t count;
+    int32_t first[257]; /* items[first[b] .. first[b + 1]) begin with byte b */
+};
+
+enum ebb_tok_behavior {
+    EBB_TOK_ISOLATED,
+    EBB_TOK_REMOVED,
+    EBB_TOK_MERGED_WITH_PREVIOUS,
+    EBB_TOK_MERGED_WITH_NEXT,
+    EBB_TOK_CONTIGUOUS,
+    EBB_TOK_BEHAVIOR_COUNT
+};
+
+enum ebb_tok_split_kind { EBB_TOK_REGEX, EBB_TOK_PREFIX_SPACE };
+
+struct ebb_tok_split {
+    enum ebb_tok_split_kind kind;
+    enum ebb_tok_behavior behavior;
+    bool invert;
+    pcre2_code *code; /* owned */
+    char *pattern;    /* owned: as the file has it, for messages */
+};
+
+struct ebb_tok_normal {
+    bool compose, compat; /* NFC: compose, NFD: neither, NFKC: both, NFKD: compat */
+};
+
+struct ebb_tokenizer {
+    struct ebb_ctx *ctx; /* borrowed: PCRE2's memory is counted there */
+    char *path;          /* owned: of tokenizer.json */
+    pcre2_general_context *memory;
+    int16_t alphabet[324]; /* code point of the byte alphabet -> byte, or -1 */
+
+    struct ebb_str texts;         /* all tokens' bytes */
+    struct ebb_tok_token *tokens; /* [size] by id */
+    int64_t size;
+    int32_t *table; /* [table_size] hash of text -> id, -1: free */
+    uint64_t table_mask;
+
+    int32_t byte_ids[256];        /* -1: the vocabulary has none */
+    struct ebb_tok_merge *merges; /* hash of pair -> merge */
+    uint64_t merges_mask;
+    bool ignore_merges; /* a word that is a token is not merged */
+    bool fuse_unk;
+
+    struct ebb_tok_normal normals[EBB_TOK_STEPS];
+    int normal_count;
+    struct ebb_tok_split splits[EBB_TOK_STEPS];
+    int split_count;
+    bool byte_level; /* a ByteLevel pre-tokenizer was seen, the last of its list */
+    bool templated;  /* a TemplateProcessing was read */
+    struct ebb_tok_added_set before, after; /* normalizing */
+    int32_t prefix[EBB_TOK_AROUND], suffix[EBB_TOK_AROUND];
+    int prefix_count, suffix_count;
+    int32_t bos, eos, pad, unk;
+    int32_t model_unk; /* the BPE model's unk_token, -1: none */
+};
+
+/* ---- components ---- */
+
+struct ebb_tok_component {
+    const char *type;
+    const char *keys; /* "add_prefix_space trim_offsets": what may stand beside "type" */
+    enum ebb_status (*read)(struct ebb_ctx *ctx, struct ebb_tokenizer *tok, const json_t *node);
+};
+
+struct ebb_tok_family {
+    const char *name;     /* "pre_tokenizer" */
+    const char *sequence; /* the key of a Sequence's list: "pretokenizers" */
+    const struct ebb_tok_component *components;
+    size_t count;
+};
+
+const struct ebb_tok_family *ebb_tok_normalizers(void);
+const struct ebb_tok_family *ebb_tok_pre_tokenizers(void);
+const struct ebb_tok_family *ebb_tok_models(void);
+const struct ebb_tok_family *ebb_tok_post_processors(void);
+const struct ebb_tok_family *ebb_tok_decoders(void);
+
+/* Reads a component, or, where "type" is "Sequence", each of its list. JSON null is nothing. */
+enum ebb_status ebb_tok_read(struct ebb_ctx *ctx, struct ebb_tokenizer *tok,
+                             const struct ebb_tok_family *family, const json_t *node, int depth);
+/* EBB_UNSUPPORTED: "path: <what> <detail> is not offered". */
+enum ebb_status ebb_tok_refuse(struct ebb_ctx *ctx, const struct ebb_tokenizer *tok,
+                               const char *what, const char *detail);
+/* A boolean that may be missing. */
+enum ebb_status ebb_tok_bool(struct ebb_ctx *ctx, const struct ebb_tokenizer *tok,
+                             const json_t *node, const char *key, bool fallback, bool *value);
+
+/* ---- vocabulary (tokenizer_bpe.c) ---- */
+
+/* Text in the byte alphabet ("Ġthe") to bytes; false where a character is outside it. `out` has
+ * room for `bytes`. */
+bool ebb_tok_from_alphabet(const struct ebb_tokenizer *tok, const char *text, size_t bytes,
+                           char *out, size_t *out_bytes);
+/* Reads the vocabulary and makes room for the added tokens' ids. */
+enum ebb_status ebb_tok_read_vocab(struct ebb_ctx *ctx, struct ebb_tokenizer *tok,
+                                   struct ebb_span vocab, const json_t *added);
+enum ebb_status ebb_tok_read_merges(struct ebb_ctx *ctx, struct ebb_tokenizer *tok,
+                                    struct ebb_span merges);
+/* -1: none. */
+int32_t ebb_tok_lookup(const struct ebb_tokenizer *tok, const char *text, size_t bytes);
+
+/* ---- added tokens (tokenizer_added.c) ---- */
+
+/* After the normalizers. */
+enum ebb_status ebb_tok_read_added(struct ebb_ctx *ctx, struct ebb_tokenizer *tok,
+                                   const json_t *added);
+void ebb_tok_added_free(struct ebb_ctx *ctx, struct ebb_tok_added_set *set);
+
+/* The next added token in text[from .. bytes). False: none. */
+struct ebb_tok_hit {
+    size_t start, stop; /* with the white space that it swallows */
+    int32_t id;
+};
+bool ebb_tok_added_next(const struct ebb_tok_added_set *set, const char *text, size_t bytes,
+                        size_t from, bool literal, struct ebb_tok_hit *hit);
+
+/* ---- the encoder ---- */
+
+struct ebb_tok_cached {
+    uint64_t hash; /* 0: free */
+    uint32_t key, ids;
+    uint16_t key_bytes, ids_count;
+};
+
+struct ebb_tok_cache {
+    struct ebb_tok_cached *slots;
+    char *keys;
+    int32_t *ids;
+    int64_t used;
+    uint32_t keys_used, ids_used;
+};
+
+/* Symbols of the word that is being merged, as a list in arrays. */
+struct ebb_tok_word {
+    int32_t *ids, *previous, *next;
+    uint32_t *ranks; /* of the pair that begins here; UINT32_MAX: none */
+    uint64_t *heap;  /* rank << 32 | place */
+    int64_t heap_count;
+    int64_t room;
+};
+
+struct ebb_encoder {
+    const struct ebb_tokenizer *tok;
+    pcre2_match_data *match;
+    pcre2_match_context *match_context;
+    pcre2_jit_stack *jit_stack;
+    struct ebb_str normal[2]; /* normalized text; steps go back and forth between the two */
+    int32_t *points;          /* [points_room] code points */
+    int64_t points_room;
+    struct ebb_str spaced; /* a piece with a space before it */
+    bool at_start;         /* nothing of the text was encoded yet, and it continues another */
+    struct ebb_tok_word word;
+    struct ebb_tok_cache cache;
+};
+
+/* Normalized text, borrowed until the next call; the input itself where nothing changes. */
+enum ebb_status ebb_tok_normalize(struct ebb_ctx *ctx, struct ebb_encoder *encoder,
+                                  const char *text, size_t bytes, struct ebb_span *out);
+/* True where NFC leaves the text alone for sure. */
+bool ebb_tok_is_nfc(const char *text, size_t bytes);
+/* Splits a piece into words, step after step, and encodes each. */
+enum ebb_status ebb_tok_split_run(struct ebb_ctx *ctx, struct ebb_encoder *encoder, int step,
+                                  const char *text, size_t bytes, struct ebb_ids *out);
+/* Appends a word's ids. */
+enum ebb_status ebb_tok_bpe_run(struct ebb_ctx *ctx, struct ebb_encoder *encoder, const char *text,
+                                size_t bytes, struct ebb_ids *out);
+enum ebb_status ebb_tok_cache_create(struct ebb_ctx *ctx, struct ebb_tok_cache *cache);
+void ebb_tok_word_free(struct ebb_ctx *ctx, struct ebb_encoder *encoder);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
