@@ -48,9 +48,14 @@ build() {
     configure_and_build build all -DCMAKE_BUILD_TYPE=Release
 }
 
+# The stress build has its own folder; "$@" are the targets wanted.
 torture_build() {
-    configure_and_build build-torture all -DCMAKE_BUILD_TYPE=Release -DEBB_TORTURE=ON
+    cmake -S . -B build-torture -G Ninja -DCMAKE_BUILD_TYPE=Release -DEBB_TORTURE=ON >build-torture.log 2>&1 ||
+        { cat build-torture.log; exit 1; }
+    cmake --build build-torture --target "$@"
 }
+
+stressed='^(device_queue|stash_moves|program_order|program_executor|train_policy)$'
 
 case "${1:-}" in
 setup) setup ;;
@@ -63,11 +68,15 @@ test)
     build
     sh tools/lint.sh build
     ctest --test-dir build --output-on-failure
+    torture_build test_device_queue test_stash_moves test_program_order test_program_executor \
+        test_train_policy
+    ctest --test-dir build-torture --output-on-failure -R "$stressed"
     ;;
 torture)
     setup
-    torture_build
-    EBB_TORTURE_FULL=1 ctest --test-dir build-torture --output-on-failure -R '^(program|stash|device|train)_'
+    torture_build all
+    EBB_TORTURE_FULL=1 ctest --test-dir build-torture --output-on-failure \
+        -R '^(program|stash|device|train)_'
     ;;
 lint)
     build
