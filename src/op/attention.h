@@ -1,13 +1,15 @@
-/* Causal attention within documents, block by block, so that no [T, T] matrix exists (FlashAttention-2, Dao 2023,
- * arXiv 2307.08691), with grouped kv heads.
+/* Causal attention within documents, block by block, so that no [T, T] matrix exists
+ * (FlashAttention-2, Dao 2023, arXiv 2307.08691), with grouped kv heads.
  *
- *   s[i, j] = scale q[i] . k[j]              for j <= i in i's document (and i - j < window, where window > 0)
+ *   s[i, j] = scale q[i] . k[j]   for j <= i in i's document (and i - j < window, where window > 0)
  *   softcap > 0: s = softcap tanh(s / softcap)
- *   o[i] = sum_j exp(s[i, j] - lse[i]) v[j]    lse[i] = log(sum_j exp(s[i, j]) + exp(sink)), the sink only where given
+ *   o[i] = sum_j exp(s[i, j] - lse[i]) v[j]
+ *   lse[i] = log(sum_j exp(s[i, j]) + exp(sink)), the sink only where given
  * Backward, with p = exp(s - lse), delta[i] = do[i] . o[i]:
- *   dv[j] += p do,  dp = do . v,  ds = p (dp - delta) (times 1 - (s / softcap)^2),  dq += scale ds k,  dk += scale ds q
- * All sums in fp32 in an order that depends only on the document's length and the block sizes: neither on the number of
- * threads nor on what else is in the batch.
+ *   dv[j] += p do,  dp = do . v,  ds = p (dp - delta) (times 1 - (s / softcap)^2)
+ *   dq += scale ds k,  dk += scale ds q
+ * All sums in fp32 in an order that depends only on the document's length and the block sizes:
+ * neither on the number of threads nor on what else is in the batch.
  *
  * Saves q, k, v (after rotary), o and lse.
  * SPDX-License-Identifier: Apache-2.0 */
@@ -52,8 +54,8 @@ struct ebb_attention_backward {
     struct ebb_attention_shape shape;
 };
 
-/* Decoding: rows are the tokens step->cached .. step->cached + T of one sequence, keys and values of all of them stand
- * in the caches already. */
+/* Decoding: rows are the tokens step->cached .. step->cached + T of one sequence, keys and values
+ * of all of them stand in the caches already. */
 struct ebb_attention_cached {
     struct ebb_view q;       /* in [T, H qk_dim] storage, any stride, token rows */
     struct ebb_view k;       /* in [cache tokens, K qk_dim] storage */
@@ -65,9 +67,12 @@ struct ebb_attention_cached {
 
 /* Bytes for forward, backward and cached alike; `tokens` is the capacity T. */
 int64_t ebb_attention_scratch(const struct ebb_attention_shape *shape, int64_t tokens, int threads);
-enum ebb_status ebb_attention_forward_cpu(const struct ebb_op_env *env, const struct ebb_attention_forward *args);
-enum ebb_status ebb_attention_backward_cpu(const struct ebb_op_env *env, const struct ebb_attention_backward *args);
-enum ebb_status ebb_attention_cached_cpu(const struct ebb_op_env *env, const struct ebb_attention_cached *args);
+enum ebb_status ebb_attention_forward_cpu(const struct ebb_op_env *env,
+                                          const struct ebb_attention_forward *args);
+enum ebb_status ebb_attention_backward_cpu(const struct ebb_op_env *env,
+                                           const struct ebb_attention_backward *args);
+enum ebb_status ebb_attention_cached_cpu(const struct ebb_op_env *env,
+                                         const struct ebb_attention_cached *args);
 
 #ifdef __cplusplus
 }

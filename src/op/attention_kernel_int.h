@@ -1,34 +1,35 @@
-/* Attention on one block of queries. Included by attention_kernels.c once for each instruction set, with KERNEL(name),
- * VECTOR_BYTES, TILE_VECTORS (vectors side by side in the product's inner tile), V_FMA(a, b, c) and V_MAX(a, b) (b where
- * either is NaN) defined; it undefines them at its end, and so has no include guard.
+/* Attention on one block of queries. Included by attention_kernels.c once for each instruction set,
+ * with KERNEL(name), VECTOR_BYTES, TILE_VECTORS (vectors side by side in the product's inner tile),
+ * V_FMA(a, b, c) and V_MAX(a, b) (b where either is NaN) defined; it undefines them at its end, and
+ * so has no include guard.
  * SPDX-License-Identifier: Apache-2.0 */
 
-#define vf KERNEL(vf)
-#define vf_any KERNEL(vf_any)
-#define vi KERNEL(vi)
-#define vu KERNEL(vu)
-#define vh_any KERNEL(vh_any)
-#define v_load KERNEL(v_load)
-#define v_store KERNEL(v_store)
-#define v_set KERNEL(v_set)
-#define v_select KERNEL(v_select)
-#define v_exp KERNEL(v_exp)
-#define v_tanh KERNEL(v_tanh)
-#define v_sum KERNEL(v_sum)
-#define tile KERNEL(tile)
-#define tile_width KERNEL(tile_width)
-#define product KERNEL(product)
-#define copy_rows KERNEL(copy_rows)
-#define turn KERNEL(turn)
-#define mask KERNEL(mask)
-#define softmax KERNEL(softmax)
-#define rescale KERNEL(rescale)
-#define score KERNEL(score)
-#define forward KERNEL(forward)
-#define gradient KERNEL(gradient)
+#define vf           KERNEL(vf)
+#define vf_any       KERNEL(vf_any)
+#define vi           KERNEL(vi)
+#define vu           KERNEL(vu)
+#define vh_any       KERNEL(vh_any)
+#define v_load       KERNEL(v_load)
+#define v_store      KERNEL(v_store)
+#define v_set        KERNEL(v_set)
+#define v_select     KERNEL(v_select)
+#define v_exp        KERNEL(v_exp)
+#define v_tanh       KERNEL(v_tanh)
+#define v_sum        KERNEL(v_sum)
+#define tile         KERNEL(tile)
+#define tile_width   KERNEL(tile_width)
+#define product      KERNEL(product)
+#define copy_rows    KERNEL(copy_rows)
+#define turn         KERNEL(turn)
+#define mask         KERNEL(mask)
+#define softmax      KERNEL(softmax)
+#define rescale      KERNEL(rescale)
+#define score        KERNEL(score)
+#define forward      KERNEL(forward)
+#define gradient     KERNEL(gradient)
 #define load_queries KERNEL(load_queries)
-#define backward KERNEL(backward)
-#define store_rows KERNEL(store_rows)
+#define backward     KERNEL(backward)
+#define store_rows   KERNEL(store_rows)
 
 enum { KERNEL(LANES) = VECTOR_BYTES / 4 };
 #define LANES KERNEL(LANES)
@@ -44,7 +45,8 @@ typedef uint16_t vh_any __attribute__((vector_size(VECTOR_BYTES / 2), aligned(2)
 
 EBB_VECTOR vf v_load(const float *from)
 {
-    return (vf) * (const vf_any *)from;
+    const vf_any *vector = (const vf_any *)from;
+    return *vector;
 }
 
 EBB_VECTOR void v_store(float *to, vf value)
@@ -67,7 +69,8 @@ EBB_VECTOR vf v_select(vi choose, vf yes, vf no)
 EBB_VECTOR vf v_exp(vf x)
 {
     vf limited = V_MAX(v_set(-87.0f), x);
-    vf shifted = V_FMA(limited, v_set(1.44269504f), v_set(12582912.0f)); /* nearest integer in the low bits */
+    /* Adding 1.5 * 2^23 leaves the nearest integer in the low bits. */
+    vf shifted = V_FMA(limited, v_set(1.44269504f), v_set(12582912.0f));
     vf n = shifted - v_set(12582912.0f);
     vf r = V_FMA(n, v_set(-0.693359375f), limited);
     r = V_FMA(n, v_set(2.12194440e-4f), r);
@@ -82,8 +85,7 @@ EBB_VECTOR vf v_exp(vf x)
     return v_select(x < v_set(-87.0f), v_set(0), p * scale);
 }
 
-/* tanh: x + x^3 P(x^2) for |x| < 0.625 (a minimax polynomial would be shorter; this is Taylor's to x^13), else through
- * exp. */
+/* tanh: Taylor's series to x^13 for |x| < 0.4, else through exp. */
 EBB_VECTOR vf v_tanh(vf x)
 {
     vf size = (vf)((vu)x & 0x7fffffffu);
@@ -113,16 +115,19 @@ EBB_VECTOR float v_sum(vf value)
 
 /* ---- products ---- */
 
-/* c[rows, vectors] = or += sum over n of a[., n] b[n, .], in registers: c is loaded first and n ascends, so sums do not
- * depend on how a product is cut into tiles. `rows` and `vectors` are constants where this is called. */
-EBB_VECTOR void tile(const int rows, const int vectors, int64_t n, const float *a, int64_t a_row, int64_t a_col,
-                     const float *b, int64_t b_stride, float *c, int64_t c_stride, bool add)
+/* c[rows, vectors] = or += sum over n of a[., n] b[n, .], in registers: c is loaded first and n
+ * ascends, so sums do not depend on how a product is cut into tiles. `rows` and `vectors` are
+ * constants where this is called. */
+EBB_VECTOR void tile(const int rows, const int vectors, int64_t n, const float *a, int64_t a_row,
+                     int64_t a_col, const float *b, int64_t b_stride, float *c, int64_t c_stride,
+                     bool add)
 {
     vf sum[4][TILE_VECTORS];
 #pragma GCC unroll 4
     for (int i = 0; i < rows; i++) {
 #pragma GCC unroll 4
-        for (int j = 0; j < vectors; j++) sum[i][j] = add ? v_load(c + i * c_stride + j * LANES) : v_set(0);
+        for (int j = 0; j < vectors; j++)
+            sum[i][j] = add ? v_load(c + i * c_stride + j * LANES) : v_set(0);
     }
     for (int64_t k = 0; k < n; k++) {
         vf right[TILE_VECTORS];
@@ -144,8 +149,9 @@ EBB_VECTOR void tile(const int rows, const int vectors, int64_t n, const float *
     }
 }
 
-EBB_VECTOR void tile_width(const int vectors, int64_t m, int64_t n, const float *a, int64_t a_row, int64_t a_col,
-                           const float *b, int64_t b_stride, float *c, int64_t c_stride, bool add)
+EBB_VECTOR void tile_width(const int vectors, int64_t m, int64_t n, const float *a, int64_t a_row,
+                           int64_t a_col, const float *b, int64_t b_stride, float *c,
+                           int64_t c_stride, bool add)
 {
     for (; m >= 4; m -= 4) {
         tile(4, vectors, n, a, a_row, a_col, b, b_stride, c, c_stride, add);
@@ -157,10 +163,12 @@ EBB_VECTOR void tile_width(const int vectors, int64_t m, int64_t n, const float 
     if (m == 1) tile(1, vectors, n, a, a_row, a_col, b, b_stride, c, c_stride, add);
 }
 
-/* c[m, width] = or += a[m, n] b[n, width]. width is a multiple of the lanes; a's strides are free. */
-static __attribute__((noinline)) void product(int64_t m, int64_t width, int64_t n, const float *a, int64_t a_row,
-                                              int64_t a_col, const float *b, int64_t b_stride, float *c,
-                                              int64_t c_stride, bool add)
+/* c[m, width] = or += a[m, n] b[n, width]. width is a multiple of the lanes; a's strides are free.
+ */
+static __attribute__((noinline)) void product(int64_t m, int64_t width, int64_t n, const float *a,
+                                              int64_t a_row, int64_t a_col, const float *b,
+                                              int64_t b_stride, float *c, int64_t c_stride,
+                                              bool add)
 {
     int64_t vectors = width / LANES;
     for (; vectors >= TILE_VECTORS; vectors -= TILE_VECTORS) {
@@ -178,8 +186,8 @@ static __attribute__((noinline)) void product(int64_t m, int64_t width, int64_t 
 /* ---- moving rows ---- */
 
 /* An fp32 copy of [rows, cols], zero from cols to `width`. */
-EBB_VECTOR void copy_rows(int dtype, const void *from, int64_t from_stride, int64_t rows, int64_t cols, float *to,
-                          int64_t width)
+EBB_VECTOR void copy_rows(int dtype, const void *from, int64_t from_stride, int64_t rows,
+                          int64_t cols, float *to, int64_t width)
 {
     for (int64_t i = 0; i < rows; i++, to += width) {
         int64_t j = 0;
@@ -210,8 +218,8 @@ EBB_VECTOR void turn(const float *from, int64_t from_stride, int64_t rows, int64
     }
 }
 
-static void store_rows(int dtype, void *to, int64_t to_stride, const float *from, int64_t from_stride, int64_t rows,
-                       int64_t cols)
+static void store_rows(int dtype, void *to, int64_t to_stride, const float *from,
+                       int64_t from_stride, int64_t rows, int64_t cols)
 {
     for (int64_t i = 0; i < rows; i++) {
         const float *row = from + i * from_stride;
@@ -227,8 +235,8 @@ static void store_rows(int dtype, void *to, int64_t to_stride, const float *from
 /* ---- tiles ---- */
 
 /* Which keys the queries first .. first + count see: from *begin, a multiple of BLOCK, to *end. */
-EBB_VECTOR void KERNEL(visible)(const struct ebb_attention_head *head, int64_t first, int64_t count, int64_t *begin,
-                                int64_t *end)
+EBB_VECTOR void KERNEL(visible)(const struct ebb_attention_head *head, int64_t first, int64_t count,
+                                int64_t *begin, int64_t *end)
 {
     int64_t place = head->offset + first;
     int64_t window = head->shape->window;
@@ -237,7 +245,8 @@ EBB_VECTOR void KERNEL(visible)(const struct ebb_attention_head *head, int64_t f
 }
 
 /* Sets what a query must not see. `ahead`: place of the first query minus that of the first key. */
-EBB_VECTOR void mask(float *t, int64_t keys, int64_t queries, int64_t ahead, int64_t window, float value)
+EBB_VECTOR void mask(float *t, int64_t keys, int64_t queries, int64_t ahead, int64_t window,
+                     float value)
 {
     bool causal = ahead < keys - 1;
     bool far = window > 0 && ahead + queries - 1 >= window;
@@ -253,7 +262,8 @@ EBB_VECTOR void mask(float *t, int64_t keys, int64_t queries, int64_t ahead, int
 }
 
 /* Scores from products: factor and soft cap. */
-EBB_VECTOR void score(float *t, int64_t keys, int64_t width, const struct ebb_attention_shape *shape)
+EBB_VECTOR void score(float *t, int64_t keys, int64_t width,
+                      const struct ebb_attention_shape *shape)
 {
     vf scale = v_set(shape->scale);
     for (int64_t r = 0; r < keys; r++) {
@@ -265,8 +275,9 @@ EBB_VECTOR void score(float *t, int64_t keys, int64_t width, const struct ebb_at
     }
 }
 
-/* One step of the running softmax: scores become exp(s - m) with the new maximum m; `sum` and what was added up before
- * must be multiplied by `fade`. A query that has seen nothing yet has m = -inf. */
+/* One step of the running softmax: scores become exp(s - m) with the new maximum m; `sum` and what
+ * was added up before must be multiplied by `fade`. A query that has seen nothing yet has m = -inf.
+ */
 EBB_VECTOR void softmax(float *t, int64_t keys, int64_t width, float *most, float *sum, float *fade)
 {
     for (int64_t i = 0; i < width; i += LANES) {
@@ -292,7 +303,8 @@ EBB_VECTOR void rescale(float *o, int64_t rows, int64_t width, const float *fact
     for (int64_t i = 0; i < rows; i++) {
         if (factor[i] == 1.0f) continue;
         vf by = v_set(factor[i]);
-        for (int64_t j = 0; j < width; j += LANES) v_store(o + i * width + j, v_load(o + i * width + j) * by);
+        for (int64_t j = 0; j < width; j += LANES)
+            v_store(o + i * width + j, v_load(o + i * width + j) * by);
     }
 }
 
@@ -308,18 +320,20 @@ EBB_VECTOR const void *KERNEL(row_at)(int dtype, const void *data, int64_t eleme
 
 /* ---- forward ---- */
 
-static void forward(const struct ebb_attention_head *head, const struct ebb_attention_area *area, int64_t first)
+static void forward(const struct ebb_attention_head *head, const struct ebb_attention_area *area,
+                    int64_t first)
 {
     const struct ebb_attention_shape *shape = head->shape;
     const int64_t d = shape->qk_dim, e = shape->v_dim;
-    const int64_t d_width = KERNEL(round_up)(d, EBB_ATTENTION_PAD), e_width = KERNEL(round_up)(e, EBB_ATTENTION_PAD);
+    const int64_t d_width = KERNEL(round_up)(d, EBB_ATTENTION_PAD),
+                  e_width = KERNEL(round_up)(e, EBB_ATTENTION_PAD);
     const int64_t queries = head->queries - first < BLOCK ? head->queries - first : BLOCK;
     const int64_t width = KERNEL(round_up)(queries, LANES);
     const int dtype = head->dtype;
     float *most = area->row, *sum = area->row + BLOCK, *fade = area->ds;
     int64_t begin, end;
-    copy_rows(dtype, KERNEL(row_at)(dtype, head->q, first * head->q_stride), head->q_stride, queries, d, area->q,
-              d_width);
+    copy_rows(dtype, KERNEL(row_at)(dtype, head->q, first * head->q_stride), head->q_stride,
+              queries, d, area->q, d_width);
     turn(area->q, d_width, queries, d, area->q_turned);
     for (int64_t i = 0; i < BLOCK; i++) {
         most[i] = -INFINITY;
@@ -328,31 +342,33 @@ static void forward(const struct ebb_attention_head *head, const struct ebb_atte
     KERNEL(visible)(head, first, queries, &begin, &end);
     for (int64_t key = begin; key < end; key += BLOCK) {
         int64_t keys = end - key < BLOCK ? end - key : BLOCK;
-        copy_rows(dtype, KERNEL(row_at)(dtype, head->k, key * head->k_stride), head->k_stride, keys, d, area->k,
-                  d_width);
-        copy_rows(dtype, KERNEL(row_at)(dtype, head->v, key * head->v_stride), head->v_stride, keys, e, area->v,
-                  e_width);
+        copy_rows(dtype, KERNEL(row_at)(dtype, head->k, key * head->k_stride), head->k_stride, keys,
+                  d, area->k, d_width);
+        copy_rows(dtype, KERNEL(row_at)(dtype, head->v, key * head->v_stride), head->v_stride, keys,
+                  e, area->v, e_width);
         product(keys, width, d, area->k, d_width, 1, area->q_turned, BLOCK, area->s, BLOCK, false);
         score(area->s, keys, width, shape);
         mask(area->s, keys, queries, head->offset + first - key, shape->window, -INFINITY);
         softmax(area->s, keys, width, most, sum, fade);
         if (key > begin) rescale(area->sum, queries, e_width, fade);
-        product(queries, e_width, keys, area->s, 1, BLOCK, area->v, e_width, area->sum, e_width, key > begin);
+        product(queries, e_width, keys, area->s, 1, BLOCK, area->v, e_width, area->sum, e_width,
+                key > begin);
     }
     for (int64_t i = 0; i < queries; i++) {
         if (head->lse) head->lse[(first + i) * head->lse_stride] = most[i] + logf(sum[i]);
         fade[i] = 1.0f / sum[i];
     }
     rescale(area->sum, queries, e_width, fade);
-    store_rows(dtype, (char *)head->o + first * head->o_stride * (dtype == EBB_F32 ? 4 : 2), head->o_stride, area->sum,
-               e_width, queries, e);
+    store_rows(dtype, (char *)head->o + first * head->o_stride * (dtype == EBB_F32 ? 4 : 2),
+               head->o_stride, area->sum, e_width, queries, e);
 }
 
 /* ---- backward ---- */
 
 /* From q k in `s` and d_o v in `ds`: p in `s`, and the gradient of q k in `ds`. */
-EBB_VECTOR void gradient(float *s, float *ds, int64_t keys, int64_t width, const struct ebb_attention_shape *shape,
-                         const float *lse, const float *delta)
+EBB_VECTOR void gradient(float *s, float *ds, int64_t keys, int64_t width,
+                         const struct ebb_attention_shape *shape, const float *lse,
+                         const float *delta)
 {
     vf scale = v_set(shape->scale), cap = v_set(shape->softcap);
     for (int64_t r = 0; r < keys; r++) {
@@ -365,42 +381,47 @@ EBB_VECTOR void gradient(float *s, float *ds, int64_t keys, int64_t width, const
             }
             vf p = v_exp(z - v_load(lse + i));
             v_store(s + r * BLOCK + i, p);
-            v_store(ds + r * BLOCK + i, p * (v_load(ds + r * BLOCK + i) - v_load(delta + i)) * slope);
+            v_store(ds + r * BLOCK + i,
+                    p * (v_load(ds + r * BLOCK + i) - v_load(delta + i)) * slope);
         }
     }
 }
 
-/* q and d_o of the block, both ways round, lse and delta. Queries past the end get lse = inf, and so p = 0. */
-EBB_VECTOR void load_queries(const struct ebb_attention_head *head, const struct ebb_attention_area *area,
-                             int64_t first, int64_t queries, int64_t d_width, int64_t e_width)
+/* q and d_o of the block, both ways round, lse and delta. Queries past the end get lse = inf, and
+ * so p = 0. */
+EBB_VECTOR void load_queries(const struct ebb_attention_head *head,
+                             const struct ebb_attention_area *area, int64_t first, int64_t queries,
+                             int64_t d_width, int64_t e_width)
 {
     const int64_t d = head->shape->qk_dim, e = head->shape->v_dim;
     const int dtype = head->dtype;
     float *lse = area->row, *delta = area->row + BLOCK;
-    copy_rows(dtype, KERNEL(row_at)(dtype, head->q, first * head->q_stride), head->q_stride, queries, d, area->q,
-              d_width);
+    copy_rows(dtype, KERNEL(row_at)(dtype, head->q, first * head->q_stride), head->q_stride,
+              queries, d, area->q, d_width);
     turn(area->q, d_width, queries, d, area->q_turned);
-    copy_rows(dtype, KERNEL(row_at)(dtype, head->d_o, first * head->d_o_stride), head->d_o_stride, queries, e,
-              area->d_o, e_width);
+    copy_rows(dtype, KERNEL(row_at)(dtype, head->d_o, first * head->d_o_stride), head->d_o_stride,
+              queries, e, area->d_o, e_width);
     turn(area->d_o, e_width, queries, e, area->d_o_turned);
-    copy_rows(dtype, KERNEL(row_at)(dtype, head->o, first * head->o_stride), head->o_stride, queries, e, area->v,
-              e_width);
+    copy_rows(dtype, KERNEL(row_at)(dtype, head->o, first * head->o_stride), head->o_stride,
+              queries, e, area->v, e_width);
     for (int64_t i = 0; i < BLOCK; i++) {
         vf total = v_set(0);
         for (int64_t j = 0; j < e_width && i < queries; j += LANES) {
-            total = V_FMA(v_load(area->d_o + i * e_width + j), v_load(area->v + i * e_width + j), total);
+            total = V_FMA(v_load(area->d_o + i * e_width + j), v_load(area->v + i * e_width + j),
+                          total);
         }
         delta[i] = v_sum(total);
         lse[i] = i < queries ? head->lse[(first + i) * head->lse_stride] : INFINITY;
     }
 }
 
-static void backward(const struct ebb_attention_head *head, const struct ebb_attention_area *area, int64_t first,
-                     int64_t key0, int64_t key_end, float *dk, float *dv)
+static void backward(const struct ebb_attention_head *head, const struct ebb_attention_area *area,
+                     int64_t first, int64_t key0, int64_t key_end, float *dk, float *dv)
 {
     const struct ebb_attention_shape *shape = head->shape;
     const int64_t d = shape->qk_dim, e = shape->v_dim;
-    const int64_t d_width = KERNEL(round_up)(d, EBB_ATTENTION_PAD), e_width = KERNEL(round_up)(e, EBB_ATTENTION_PAD);
+    const int64_t d_width = KERNEL(round_up)(d, EBB_ATTENTION_PAD),
+                  e_width = KERNEL(round_up)(e, EBB_ATTENTION_PAD);
     const int64_t queries = head->queries - first < BLOCK ? head->queries - first : BLOCK;
     const int64_t width = KERNEL(round_up)(queries, LANES);
     const int dtype = head->dtype;
@@ -413,37 +434,42 @@ static void backward(const struct ebb_attention_head *head, const struct ebb_att
     for (int64_t key = start; key < end; key += BLOCK) {
         int64_t keys = end - key < BLOCK ? end - key : BLOCK;
         int64_t ahead = head->offset + first - key;
-        copy_rows(dtype, KERNEL(row_at)(dtype, head->k, key * head->k_stride), head->k_stride, keys, d, area->k,
-                  d_width);
-        copy_rows(dtype, KERNEL(row_at)(dtype, head->v, key * head->v_stride), head->v_stride, keys, e, area->v,
-                  e_width);
+        copy_rows(dtype, KERNEL(row_at)(dtype, head->k, key * head->k_stride), head->k_stride, keys,
+                  d, area->k, d_width);
+        copy_rows(dtype, KERNEL(row_at)(dtype, head->v, key * head->v_stride), head->v_stride, keys,
+                  e, area->v, e_width);
         product(keys, width, d, area->k, d_width, 1, area->q_turned, BLOCK, area->s, BLOCK, false);
-        product(keys, width, e, area->v, e_width, 1, area->d_o_turned, BLOCK, area->ds, BLOCK, false);
+        product(keys, width, e, area->v, e_width, 1, area->d_o_turned, BLOCK, area->ds, BLOCK,
+                false);
         gradient(area->s, area->ds, keys, width, shape, area->row, area->row + BLOCK);
         mask(area->s, keys, queries, ahead, shape->window, 0);
         mask(area->ds, keys, queries, ahead, shape->window, 0);
         if (dv) {
-            product(keys, e_width, queries, area->s, BLOCK, 1, area->d_o, e_width, dv + (key - key0) * e_width, e_width,
-                    true);
+            product(keys, e_width, queries, area->s, BLOCK, 1, area->d_o, e_width,
+                    dv + (key - key0) * e_width, e_width, true);
         }
         if (dk) {
-            product(keys, d_width, queries, area->ds, BLOCK, 1, area->q, d_width, dk + (key - key0) * d_width, d_width,
-                    true);
+            product(keys, d_width, queries, area->ds, BLOCK, 1, area->q, d_width,
+                    dk + (key - key0) * d_width, d_width, true);
         }
         if (head->dq) {
-            product(queries, d_width, keys, area->ds, 1, BLOCK, area->k, d_width, area->sum, d_width, key > start);
+            product(queries, d_width, keys, area->ds, 1, BLOCK, area->k, d_width, area->sum,
+                    d_width, key > start);
         }
     }
     if (head->dq) {
-        store_rows(dtype, (char *)head->dq + first * head->dq_stride * (dtype == EBB_F32 ? 4 : 2), head->dq_stride,
-                   area->sum, d_width, queries, d);
+        store_rows(dtype, (char *)head->dq + first * head->dq_stride * (dtype == EBB_F32 ? 4 : 2),
+                   head->dq_stride, area->sum, d_width, queries, d);
     }
 }
 
 static const struct ebb_attention_kernels KERNEL(kernels) = {
 #define ATTENTION_TEXT(name) #name
 #define ATTENTION_NAME(name) ATTENTION_TEXT(name)
-    ATTENTION_NAME(KERNEL(kernels)), forward, backward, store_rows,
+    ATTENTION_NAME(KERNEL(kernels)),
+    forward,
+    backward,
+    store_rows,
 #undef ATTENTION_NAME
 #undef ATTENTION_TEXT
 };

@@ -12,15 +12,13 @@ extern "C" {
 #endif
 
 struct ebb_cross_entropy {
-    struct ebb_view
-        logits; /* in [R, V] fp32, label rows; destroyed only where dlogits is the same view */
-    struct ebb_view targets; /* in [1, T] int32 */
-    struct ebb_view
-        label_rows;          /* in [1, T] int32: row i is about token label_rows[logits.row0 + i] */
-    struct ebb_view dlogits; /* out [=] [R, V] storage; may be logits (fp32); absent: loss only */
-    struct ebb_view
-        sums; /* out [+=] struct ebb_sums as [1, sizeof] bytes: loss, labels, correct; rows are
-                 added in ascending order. The first index wins a tie for the largest logit. */
+    struct ebb_view logits;     /* in [R, V] fp32, label rows; destroyed where dlogits is the same */
+    struct ebb_view targets;    /* in [1, T] int32 */
+    struct ebb_view label_rows; /* in [1, T] int32: row i is about token label_rows[row0 + i] */
+    struct ebb_view dlogits;    /* out [=] [R, V] storage; may be logits (fp32); absent: loss only */
+    struct ebb_view sums;       /* out [+=] struct ebb_sums as [1, sizeof] bytes: loss, labels and
+                                   correct; rows are added in ascending order. The first index wins
+                                   a tie for the largest logit. */
 };
 
 enum ebb_status ebb_cross_entropy_cpu(const struct ebb_op_env *env,

@@ -1,5 +1,6 @@
-/* What matmul_cpu.c wants from oneDNN and nothing else of it. matmul_dnnl.c is the only file that includes its header;
- * it serves the C interfaces of versions 2 and 3. Same thread rules as op/matmul.h.
+/* What matmul_cpu.c wants from oneDNN and nothing else of it. matmul_dnnl.c is the only file that
+ * includes its header; it serves the C interfaces of versions 2 and 3. Same thread rules as
+ * op/matmul.h.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef EBB_OP_MATMUL_INT_H
 #define EBB_OP_MATMUL_INT_H
@@ -10,8 +11,9 @@
 extern "C" {
 #endif
 
-/* y[m, n] = alpha sum over k of a[m, k] b[k, n], + bias[n], + y[m, n]. Strides are in elements, so that a transposed
- * operand is one whose row and column strides are swapped. Compared byte by byte: start from zero bytes. */
+/* y[m, n] = alpha sum over k of a[m, k] b[k, n], + bias[n], + y[m, n]. Strides are in elements, so
+ * that a transposed operand is one whose row and column strides are swapped. Compared byte by byte:
+ * start from zero bytes. */
 struct ebb_dnnl_shape {
     int64_t m, n, k;
     int64_t a_row, a_col;
@@ -31,23 +33,27 @@ struct ebb_dnnl_product; /* a compiled product of one shape */
 
 /* EBB_UNSUPPORTED, naming the package, where the library cannot be loaded. The caller frees. */
 enum ebb_status ebb_dnnl_open(struct ebb_ctx *ctx, struct ebb_dnnl **dnnl);
-void ebb_dnnl_close(struct ebb_dnnl *dnnl); /* accepts NULL */
+void ebb_dnnl_close(struct ebb_dnnl *dnnl);                /* accepts NULL */
 const char *ebb_dnnl_version(const struct ebb_dnnl *dnnl); /* "oneDNN 2.6.3, cpu isa 0x3ff" */
 bool ebb_dnnl_has_bf16(const struct ebb_dnnl *dnnl);       /* bf16 products on this processor */
 
 /* Both depend on the size of the caller's OpenMP team. */
-enum ebb_status ebb_dnnl_scratch(struct ebb_dnnl *dnnl, const struct ebb_dnnl_shape *shape, int64_t *bytes);
+enum ebb_status ebb_dnnl_scratch(struct ebb_dnnl *dnnl, const struct ebb_dnnl_shape *shape,
+                                 int64_t *bytes);
 enum ebb_status ebb_dnnl_product_create(struct ebb_dnnl *dnnl, const struct ebb_dnnl_shape *shape,
                                         struct ebb_dnnl_product **product);
 int64_t ebb_dnnl_product_scratch(const struct ebb_dnnl_product *product);
-const char *ebb_dnnl_product_kernel(const struct ebb_dnnl_product *product); /* the library's name for what it runs */
-enum ebb_status ebb_dnnl_product_run(struct ebb_dnnl_product *product, const struct ebb_dnnl_data *data);
+const char *ebb_dnnl_product_kernel(
+    const struct ebb_dnnl_product *product); /* the library's name for what it runs */
+enum ebb_status ebb_dnnl_product_run(struct ebb_dnnl_product *product,
+                                     const struct ebb_dnnl_data *data);
 void ebb_dnnl_product_free(struct ebb_dnnl_product *product); /* accepts NULL */
 
 /* Tests: from now on as on a processor without bf16 products. */
 void ebb_matmul_lib_force_fp32(struct ebb_matmul_lib *lib);
 /* Bytes that exactly the rows of `args` need, in the largest chunk. */
-enum ebb_status ebb_matmul_scratch_now(struct ebb_matmul_lib *lib, const struct ebb_matmul *args, int64_t *bytes);
+enum ebb_status ebb_matmul_scratch_now(struct ebb_matmul_lib *lib, const struct ebb_matmul *args,
+                                       int64_t *bytes);
 /* The library's name for the kernel that these arguments run, "" for no live rows. */
 const char *ebb_matmul_kernel(const struct ebb_op_env *env, const struct ebb_matmul *args);
 
