@@ -1,0 +1,187 @@
+/* `ebb help`: commands, keys, docs/CONFIG.md.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/cli.h"
+
+static const char *usage_of(const struct ebb_cli_command *command)
+{
+    enum ebb_command recipe;
+    return command->usage                             ? command->usage
+           : ebb_command_find(command->name, &recipe) ? ebb_command_usage(recipe)
+                                                      : "";
+}
+
+static const char *line_of(const struct ebb_cli_command *command)
+{
+    enum ebb_command recipe;
+    return command->line                              ? command->line
+           : ebb_command_find(command->name, &recipe) ? ebb_command_line(recipe)
+                                                      : "";
+}
+
+static enum ebb_status add_commands(struct ebb_cli *cli, struct ebb_str *out)
+{
+    size_t count;
+    const struct ebb_cli_command *commands = ebb_cli_commands(&count);
+    for (size_t i = 0; i < count; i++)
+        EBB_TRY(
+            ebb_str_addf(cli->ctx, out, "  %-10s%s\n", commands[i].name, line_of(&commands[i])));
+    return EBB_OK;
+}
+
+enum ebb_status ebb_cli_short_help(struct ebb_cli *cli, struct ebb_str *out)
+{
+    EBB_TRY(ebb_str_addf(cli->ctx, out,
+                         "usage: ebb COMMAND [CONFIG.yaml] [key=value | --key value ...]\n\n"));
+    EBB_TRY(add_commands(cli, out));
+    return ebb_str_addf(cli->ctx, out,
+                        "\nebb help COMMAND documents every key with its default.\n");
+}
+
+static enum ebb_status add_overview(struct ebb_cli *cli, struct ebb_str *out)
+{
+    EBB_TRY(
+        ebb_str_addf(cli->ctx, out, "Ebb fine-tunes language models inside a memory budget.\n\n"));
+    EBB_TRY(ebb_str_addf(cli->ctx, out,
+                         "usage: ebb COMMAND [CONFIG.yaml] [key=value | --key value ...]\n\n"));
+    EBB_TRY(add_commands(cli, out));
+    return ebb_str_addf(
+        cli->ctx, out,
+        "\n"
+        "From nothing to a fine-tuned model, without a download:\n"
+        "  ebb init tiny-llama model --tokenizer bytes\n"
+        "  ebb plan model_name_or_path=model dataset_name=data.jsonl use_peft=true\n"
+        "  ebb sft model_name_or_path=model dataset_name=data.jsonl use_peft=true "
+        "output_dir=run\n"
+        "  ebb generate model_name_or_path=run prompt='Once upon'\n"
+        "  ebb merge adapter_name_or_path=run output_dir=merged\n"
+        "\n"
+        "  ebb help sft            every key of a command, with its default\n"
+        "  ebb help sft memory     one group of them\n"
+        "  ebb help max_length     one key\n"
+        "  ebb configs             configurations to start from\n"
+        "\n"
+        "Exit codes: 0 done, 1 failed while running, 2 bad command or configuration, 3 does not "
+        "fit into memory,\n"
+        "4 device or driver, 130 interrupted (a checkpoint is written first).\n");
+}
+
+/* What a command without keys says of itself. */
+static const char *text_of(const char *name)
+{
+    if (strcmp(name, "configs") == 0)
+        return "\n"
+               "  ebb configs                  lists the configurations, and the shapes for 'ebb "
+               "init'\n"
+               "  ebb configs cat NAME         prints one\n"
+               "  ebb configs copy NAME DEST   writes one to a new file\n";
+    if (strcmp(name, "help") == 0)
+        return "\n"
+               "  ebb help                     this program\n"
+               "  ebb help COMMAND             a command and its keys\n"
+               "  ebb help COMMAND KEY|GROUP   one key, or one group of keys\n"
+               "  ebb help KEY                 one key of any command\n"
+               "  ebb help --markdown          docs/CONFIG.md\n";
+    return "";
+}
+
+static enum ebb_status add_command(struct ebb_cli *cli, const struct ebb_cli_command *command,
+                                   const char *filter, struct ebb_str *out)
+{
+    enum ebb_command recipe;
+    bool found = true;
+    if (!ebb_command_find(command->name, &recipe)) {
+        EBB_TRY(ebb_str_addf(cli->ctx, out, "usage: ebb %s %s\n\nebb %s: %s\n", command->name,
+                             usage_of(command), command->name, line_of(command)));
+        return ebb_str_addf(cli->ctx, out, "%s", text_of(command->name));
+    }
+    if (!filter)
+        EBB_TRY(ebb_str_addf(
+            cli->ctx, out,
+            "usage: ebb %s %s\n"
+            "\n"
+            "ebb %s: %s\n"
+            "\n"
+            "A value on the command line goes before the file's. Shown as \"key: default\".\n",
+            command->name, usage_of(command), command->name, line_of(command)));
+    EBB_TRY(ebb_help_keys(cli->ctx, recipe, filter, out, &found));
+    if (found) return EBB_OK;
+    return EBB_FAIL(cli->ctx, EBB_BAD_CONFIG,
+                    "'ebb %s' has no key or group '%s'\nhelp:  ebb help %s", command->name, filter,
+                    command->name);
+}
+
+enum ebb_status ebb_cli_help_command(struct ebb_cli *cli, const char *name, const char *filter)
+{
+    const struct ebb_cli_command *command = ebb_cli_find(cli, name);
+    struct ebb_str text = {0};
+    if (command == NULL) return EBB_BAD_CONFIG;
+    enum ebb_status status = add_command(cli, command, filter, &text);
+    if (status == EBB_OK) ebb_cli_print(&text);
+    ebb_str_free(cli->ctx, &text);
+    return status;
+}
+
+static bool is_command(const char *name)
+{
+    size_t count;
+    const struct ebb_cli_command *commands = ebb_cli_commands(&count);
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(commands[i].name, name) == 0) return true;
+    return false;
+}
+
+static const char *foreign_text(const char *key)
+{
+    size_t count;
+    const struct ebb_foreign_key *foreign = ebb_foreign_table(&count);
+    char name[64];
+    for (size_t i = 0; i < count; i++)
+        for (int k = 0; ebb_option_word(foreign[i].keys, k, name, sizeof name); k++)
+            if (strcmp(name, key) == 0) return foreign[i].text;
+    return NULL;
+}
+
+/* Neither a command nor a key: the nearest of both. */
+static enum ebb_status fail_topic(struct ebb_cli *cli, const char *name)
+{
+    const char *names[256];
+    size_t rows, count, used = 0;
+    const struct ebb_option *table = ebb_option_table(&rows);
+    const struct ebb_cli_command *commands = ebb_cli_commands(&count);
+    for (size_t i = 0; i < count; i++) names[used++] = commands[i].name;
+    for (size_t i = 0; i < rows && used < sizeof names / sizeof names[0]; i++)
+        names[used++] = table[i].key;
+    const char *near = ebb_text_nearest(name, names, used);
+    return EBB_FAIL(cli->ctx, EBB_BAD_CONFIG,
+                    "no command or key is called '%s'\ntry:   ebb help%s%s", name, near ? " " : "",
+                    near ? near : "");
+}
+
+enum ebb_status ebb_cli_help(struct ebb_cli *cli)
+{
+    const char *name = cli->count > 0 ? cli->words[0] : NULL;
+    struct ebb_str text = {0};
+    enum ebb_status status;
+    if (name && is_command(name))
+        return ebb_cli_help_command(cli, name, cli->count > 1 ? cli->words[1] : NULL);
+    const struct ebb_option *option = name ? ebb_option_find(name) : NULL;
+    const char *foreign = name && !option ? foreign_text(name) : NULL;
+    if (name == NULL)
+        status = add_overview(cli, &text);
+    else if (strcmp(name, "--markdown") == 0)
+        status = ebb_help_markdown(cli->ctx, &text);
+    else if (option)
+        status = ebb_help_key(cli->ctx, option, true, &text);
+    else if (foreign)
+        status = ebb_str_addf(cli->ctx, &text,
+                              "  %s is a key of other projects that Ebb does not use: %s\n", name,
+                              foreign);
+    else
+        status = fail_topic(cli, name);
+    if (status == EBB_OK) ebb_cli_print(&text);
+    ebb_str_free(cli->ctx, &text);
+    return status;
+}

@@ -1,0 +1,30 @@
+/* `ebb sft`.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "recipe/sft.h"
+
+#include <math.h>
+#include <stdio.h>
+
+#include "cli/cli.h"
+
+static void print_result(const struct ebb_config *config, const struct ebb_trainer_result *result)
+{
+    char seconds[32];
+    printf("%lld optimizer steps, %lld tokens in %s; loss %.4f", (long long)result->steps,
+           (long long)result->tokens, ebb_text_seconds(result->seconds, seconds, sizeof seconds),
+           result->final_loss);
+    if (!isnan(result->best_eval_loss)) printf(", best eval_loss %.4f", result->best_eval_loss);
+    printf("%s\n%s\n", result->stopped_early ? " (stopped early)" : "", config->output_dir);
+}
+
+enum ebb_status ebb_cli_sft(struct ebb_cli *cli)
+{
+    struct ebb_config config;
+    struct ebb_options *options = NULL;
+    struct ebb_trainer_result result = {0};
+    EBB_TRY(ebb_cli_options(cli, EBB_COMMAND_SFT, &config, &options));
+    enum ebb_status status = ebb_sft_run(cli->ctx, options, &config, &cli->env, &result);
+    if (status == EBB_OK) print_result(&config, &result);
+    ebb_options_free(options);
+    return status;
+}

@@ -1,0 +1,87 @@
+/* The table of commands, and what several of them use.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "cli/cli.h"
+#include "cli/embedded.h"
+
+static const struct ebb_cli_command commands[] = {
+    {"sft", NULL, NULL, ebb_cli_sft, true},
+    {"plan", NULL, NULL, ebb_cli_plan, false},
+    {"eval", NULL, NULL, ebb_cli_eval, true},
+    {"generate", NULL, NULL, ebb_cli_generate, false},
+    {"merge", NULL, NULL, ebb_cli_merge, false},
+    {"init", NULL, NULL, ebb_cli_init, false},
+    {"configs", "[cat NAME | copy NAME DEST]", "list, print or copy the ready configurations",
+     ebb_cli_configs, false},
+    {"help", "[COMMAND [KEY|GROUP] | KEY | --markdown]", "explain commands and keys", ebb_cli_help,
+     false},
+    {"version", "", "print version and libraries", ebb_cli_version, false},
+};
+
+const struct ebb_cli_command *ebb_cli_commands(size_t *count)
+{
+    *count = sizeof commands / sizeof commands[0];
+    return commands;
+}
+
+const struct ebb_cli_command *ebb_cli_find(struct ebb_cli *cli, const char *name)
+{
+    const char *names[sizeof commands / sizeof commands[0]];
+    size_t count = sizeof commands / sizeof commands[0];
+    for (size_t i = 0; i < count; i++) {
+        if (strcmp(commands[i].name, name) == 0) return &commands[i];
+        names[i] = commands[i].name;
+    }
+    const char *near = ebb_text_nearest(name, names, count);
+    if (near)
+        EBB_FAIL(cli->ctx, EBB_BAD_CONFIG,
+                 "unknown command '%s'\ntry:   ebb %s (ebb help lists all)", name, near);
+    else
+        EBB_FAIL(cli->ctx, EBB_BAD_CONFIG, "unknown command '%s'\nhelp:  ebb help", name);
+    return NULL;
+}
+
+enum ebb_status ebb_cli_options(struct ebb_cli *cli, enum ebb_command command,
+                                struct ebb_config *config, struct ebb_options **options)
+{
+    EBB_TRY(ebb_options_create(cli->ctx, command, config, options));
+    enum ebb_status status = ebb_options_arguments(*options, cli->count, cli->words);
+    if (status == EBB_OK) status = ebb_options_check(*options);
+    if (status == EBB_OK) return EBB_OK;
+    ebb_options_free(*options);
+    *options = NULL;
+    return status;
+}
+
+void ebb_cli_print(const struct ebb_str *text)
+{
+    if (text->data) fwrite(text->data, 1, text->bytes, stdout);
+}
+
+enum ebb_status ebb_cli_print_json(struct ebb_cli *cli, json_t *json)
+{
+    struct ebb_str text = {0};
+    enum ebb_status status = ebb_json_text(cli->ctx, json, 2, &text);
+    if (status == EBB_OK) status = ebb_str_addf(cli->ctx, &text, "\n");
+    if (status == EBB_OK) ebb_cli_print(&text);
+    ebb_str_free(cli->ctx, &text);
+    json_decref(json);
+    return status;
+}
+
+const char *ebb_cli_embedded(const char *folder, const char *name, const char *ending)
+{
+    size_t count;
+    const struct ebb_embedded *files = ebb_embedded_files(&count);
+    char whole[256];
+    for (size_t i = 0; i < count; i++) {
+        snprintf(whole, sizeof whole, "%s%s", folder, name);
+        if (strcmp(whole, files[i].name) == 0) return files[i].text;
+        snprintf(whole, sizeof whole, "%s%s%s", folder, name, ending);
+        if (strcmp(whole, files[i].name) == 0) return files[i].text;
+    }
+    return NULL;
+}

@@ -1,0 +1,510 @@
+/* Plans as tables, and the advice where a run does not fit: every number in it comes from a plan
+ * of its own.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "recipe/fit.h"
+
+#include <string.h>
+
+#include "base/clock.h"
+#include "model/family.h"
+
+enum { SIZE_TEXT = 32 };
+
+/* ---- policies in words ----------------------------------------------------------------------- */
+
+static bool same_policies(const struct ebb_plan *plan, const struct ebb_net *net, int64_t a,
+                          int64_t b)
+{
+    return memcmp(plan->policies.at[a], plan->policies.at[b], (size_t)net->slot_count) == 0;
+}
+
+/* The first layer after `first` whose policies differ. */
+static int64_t range_end(const struct ebb_plan *plan, const struct ebb_net *net, int64_t first)
+{
+    int64_t end = first + 1;
+    while (end < net->layers && same_policies(plan, net, first, end)) end++;
+    return end;
+}
+
+/* The period of the policies over the layers: 1, 2 or 4 for the plans that Ebb makes by itself;
+ * 0: none of these. */
+static int64_t policy_period(const struct ebb_plan *plan, const struct ebb_net *net)
+{
+    static const int64_t periods[] = {1, 2, 4};
+    for (size_t i = 0; i < sizeof periods / sizeof periods[0]; i++) {
+        bool holds = true;
+        for (int64_t layer = periods[i]; holds && layer < net->layers; layer++)
+            holds = same_policies(plan, net, layer, layer - periods[i]);
+        if (holds) return periods[i];
+    }
+    return 0;
+}
+
+static enum ebb_status add_slots(const struct ebb_setup *setup, const struct ebb_plan *plan,
+                                 const struct ebb_net *net, int64_t layer, struct ebb_str *out)
+{
+    for (int slot = 0; slot < net->slot_count; slot++)
+        EBB_TRY(ebb_str_addf(setup->ctx, out, "%s%s %s", slot ? ", " : "", net->slots[slot].name,
+                             ebb_policy_name((enum ebb_policy)plan->policies.at[layer][slot])));
+    return ebb_str_addf(setup->ctx, out, "\n");
+}
+
+static enum ebb_status add_policies(const struct ebb_setup *setup, const struct ebb_plan *plan,
+                                    const struct ebb_net *net, struct ebb_str *out)
+{
+    int64_t period = policy_period(plan, net);
+    if (period == 1) {
+        EBB_TRY(ebb_str_addf(setup->ctx, out, "every layer           "));
+        return add_slots(setup, plan, net, 0, out);
+    }
+    for (int64_t layer = 0; period > 1 && layer < period && layer < net->layers; layer++) {
+        if (layer > 1 && same_policies(plan, net, layer, 1)) continue;
+        EBB_TRY(ebb_str_addf(setup->ctx, out,
+                             layer == 0 ? "layers 0, %lld, ...      " : "layers between        ",
+                             (long long)period));
+        EBB_TRY(add_slots(setup, plan, net, layer, out));
+    }
+    for (int64_t first = 0; period == 0 && first < net->layers;) {
+        int64_t end = range_end(plan, net, first);
+        char name[64];
+        if (end - first == 1)
+            snprintf(name, sizeof name, "layer %lld", (long long)first);
+        else
+            snprintf(name, sizeof name, "layers %lld-%lld", (long long)first, (long long)end - 1);
+        EBB_TRY(ebb_str_addf(setup->ctx, out, "%-22s", name));
+        EBB_TRY(add_slots(setup, plan, net, first, out));
+        first = end;
+    }
+    return EBB_OK;
+}
+
+/* ---- table ----------------------------------------------------------------------------------- */
+
+static enum ebb_status add_head(const struct ebb_setup *setup, const struct ebb_engine *engine,
+                                struct ebb_str *out)
+{
+    struct ebb_ctx *ctx = setup->ctx;
+    const struct ebb_capacity *capacity = &setup->request.capacity;
+    const struct ebb_adapter_config *adapter = ebb_engine_adapter(engine);
+    int64_t trained = 0, all = 0;
+    ebb_engine_parameters(engine, &trained, &all);
+    EBB_TRY(
+        ebb_str_addf(ctx, out,
+                     "model                 %s (%s, %lld layers, %.6g million parameters, %s)\n",
+                     setup->base_name, setup->model->family->name, (long long)setup->model->layers,
+                     (double)all / 1e6, ebb_dtype_name(setup->request.storage)));
+    if (adapter)
+        EBB_TRY(ebb_str_addf(ctx, out,
+                             "trained               LoRA of rank %lld, %.6g million parameters\n",
+                             (long long)adapter->rank, (double)trained / 1e6));
+    else
+        EBB_TRY(ebb_str_addf(ctx, out, "trained               every weight\n"));
+    return ebb_str_addf(
+        ctx, out, "micro-batch           up to %lld tokens in %lld documents, the longest %lld\n",
+        (long long)capacity->tokens, (long long)capacity->docs, (long long)capacity->doc_tokens);
+}
+
+static enum ebb_status add_size(struct ebb_ctx *ctx, struct ebb_str *out, const char *name,
+                                int64_t bytes)
+{
+    char size[SIZE_TEXT];
+    return ebb_str_addf(ctx, out, "%-22s%12s\n", name, ebb_text_bytes(bytes, size, sizeof size));
+}
+
+static enum ebb_status add_verdict(const struct ebb_setup *setup, const struct ebb_plan *plan,
+                                   struct ebb_str *out)
+{
+    char budget[SIZE_TEXT], over[SIZE_TEXT];
+    int64_t device = setup->request.device_budget, host = setup->request.host_budget;
+    if (device == 0) return ebb_str_addf(setup->ctx, out, "memory_budget         none given\n");
+    int64_t spare = device - plan->device_bytes;
+    EBB_TRY(ebb_str_addf(setup->ctx, out, "memory_budget         %12s: %s, %s %s\n",
+                         ebb_text_bytes(device, budget, sizeof budget),
+                         spare >= 0 ? "fits" : "does not fit",
+                         ebb_text_bytes(spare >= 0 ? spare : -spare, over, sizeof over),
+                         spare >= 0 ? "to spare" : "short"));
+    if (host == 0) return EBB_OK;
+    spare = host - plan->host_bytes;
+    return ebb_str_addf(setup->ctx, out, "host_memory_budget    %12s: %s, %s %s\n",
+                        ebb_text_bytes(host, budget, sizeof budget),
+                        spare >= 0 ? "fits" : "does not fit",
+                        ebb_text_bytes(spare >= 0 ? spare : -spare, over, sizeof over),
+                        spare >= 0 ? "to spare" : "short");
+}
+
+enum ebb_status ebb_fit_table(const struct ebb_setup *setup, const struct ebb_engine *engine,
+                              struct ebb_str *out)
+{
+    struct ebb_ctx *ctx = setup->ctx;
+    const struct ebb_plan *plan = ebb_engine_plan(engine);
+    EBB_TRY(add_head(setup, engine, out));
+    EBB_TRY(ebb_str_addf(ctx, out, "choice                %s\n", plan->what));
+    EBB_TRY(add_policies(setup, plan, ebb_engine_net(engine), out));
+    EBB_TRY(ebb_str_addf(ctx, out, "\n"));
+    for (int kind = 0; kind < EBB_KIND_COUNT; kind++)
+        EBB_TRY(add_size(ctx, out, ebb_kind_name((enum ebb_kind)kind), plan->kind_bytes[kind]));
+    EBB_TRY(add_size(ctx, out, "device memory", plan->device_bytes));
+    EBB_TRY(add_size(ctx, out, "host memory", plan->host_bytes));
+    EBB_TRY(ebb_str_addf(ctx, out, "\nmoved in each micro-batch\n"));
+    EBB_TRY(add_size(ctx, out, "  to the host", plan->bytes_out));
+    EBB_TRY(add_size(ctx, out, "  back", plan->bytes_in));
+    EBB_TRY(ebb_str_addf(ctx, out, "\n"));
+    return add_verdict(setup, plan, out);
+}
+
+/* ---- JSON ------------------------------------------------------------------------------------ */
+
+/* Adds to an object, which is lost where that fails. */
+static json_t *with(json_t *object, const char *key, json_t *value)
+{
+    if (object && json_object_set_new(object, key, value) == 0) return object;
+    json_decref(object);
+    return NULL;
+}
+
+static json_t *kinds_json(const struct ebb_plan *plan)
+{
+    json_t *json = json_object();
+    for (int kind = 0; kind < EBB_KIND_COUNT; kind++)
+        json = with(json, ebb_kind_name((enum ebb_kind)kind), json_integer(plan->kind_bytes[kind]));
+    return json;
+}
+
+static json_t *policies_json(const struct ebb_plan *plan, const struct ebb_net *net)
+{
+    json_t *list = json_array();
+    for (int64_t first = 0; list && first < net->layers;) {
+        int64_t end = range_end(plan, net, first);
+        json_t *range = json_object();
+        range = with(range, "first", json_integer(first));
+        range = with(range, "last", json_integer(end - 1));
+        for (int slot = 0; slot < net->slot_count; slot++)
+            range =
+                with(range, net->slots[slot].name,
+                     json_string(ebb_policy_name((enum ebb_policy)plan->policies.at[first][slot])));
+        if (json_array_append_new(list, range) != 0) {
+            json_decref(list);
+            return NULL;
+        }
+        first = end;
+    }
+    return list;
+}
+
+json_t *ebb_fit_json(const struct ebb_setup *setup, const struct ebb_engine *engine)
+{
+    const struct ebb_plan *plan = ebb_engine_plan(engine);
+    const struct ebb_capacity *capacity = &setup->request.capacity;
+    int64_t trained = 0, all = 0;
+    ebb_engine_parameters(engine, &trained, &all);
+    json_t *json = json_object();
+    json = with(json, "model", json_string(setup->base_name));
+    json = with(json, "dtype", json_string(ebb_dtype_name(setup->request.storage)));
+    json = with(json, "parameters", json_integer(all));
+    json = with(json, "trained_parameters", json_integer(trained));
+    json = with(json, "tokens", json_integer(capacity->tokens));
+    json = with(json, "documents", json_integer(capacity->docs));
+    json = with(json, "longest", json_integer(capacity->doc_tokens));
+    json = with(json, "fits", json_boolean(plan->fits));
+    json = with(json, "choice", json_string(plan->what));
+    json = with(json, "memory_budget", json_integer(setup->request.device_budget));
+    json = with(json, "host_memory_budget", json_integer(setup->request.host_budget));
+    json = with(json, "device_bytes", json_integer(plan->device_bytes));
+    json = with(json, "host_bytes", json_integer(plan->host_bytes));
+    json = with(json, "bytes_out", json_integer(plan->bytes_out));
+    json = with(json, "bytes_in", json_integer(plan->bytes_in));
+    json = with(json, "device_bytes_by_kind", kinds_json(plan));
+    json = with(json, "layers", policies_json(plan, ebb_engine_net(engine)));
+    if (json == NULL) EBB_FAIL(setup->ctx, EBB_NO_MEMORY, "no memory for the plan as JSON");
+    return json;
+}
+
+/* ---- changes --------------------------------------------------------------------------------- */
+
+/* A run with one thing changed. `adapter` is there for changes that need one. */
+struct trial {
+    struct ebb_engine_request request;
+    struct ebb_adapter_config adapter;
+    char text[160];
+};
+
+/* Changes the trial; false where that change is none here. */
+typedef bool (*change_fn)(const struct ebb_setup *setup, struct trial *trial);
+
+static bool drop_rules(const struct ebb_setup *setup, struct trial *trial)
+{
+    if (setup->request.memory.rule_count == 0) return false;
+    trial->request.memory = (struct ebb_memory_keys){EBB_AUTO, EBB_AUTO, NULL, 0};
+    snprintf(trial->text, sizeof trial->text, "leave 'activations' out, so that the plan decides");
+    return true;
+}
+
+static bool allow_offloading(const struct ebb_setup *setup, struct trial *trial)
+{
+    if (setup->request.memory.rule_count > 0 ||
+        setup->request.memory.activation_offloading != EBB_FALSE)
+        return false;
+    trial->request.memory.activation_offloading = EBB_TRUE;
+    snprintf(trial->text, sizeof trial->text, "activation_offloading: true");
+    return true;
+}
+
+static bool allow_checkpointing(const struct ebb_setup *setup, struct trial *trial)
+{
+    if (setup->request.memory.rule_count > 0 ||
+        setup->request.memory.gradient_checkpointing != EBB_FALSE)
+        return false;
+    trial->request.memory.gradient_checkpointing = EBB_TRUE;
+    snprintf(trial->text, sizeof trial->text, "gradient_checkpointing: true");
+    return true;
+}
+
+static bool allow_both(const struct ebb_setup *setup, struct trial *trial)
+{
+    const struct ebb_memory_keys *memory = &setup->request.memory;
+    if (memory->rule_count > 0 || memory->gradient_checkpointing == EBB_AUTO) return false;
+    if (memory->gradient_checkpointing == EBB_TRUE && memory->activation_offloading == EBB_AUTO)
+        return false;
+    trial->request.memory.gradient_checkpointing = trial->request.memory.activation_offloading =
+        EBB_AUTO;
+    snprintf(trial->text, sizeof trial->text,
+             "gradient_checkpointing: auto and activation_offloading: auto");
+    return true;
+}
+
+static bool halve_batch(const struct ebb_setup *setup, struct trial *trial)
+{
+    int64_t batch = setup->config->per_device_train_batch_size;
+    struct ebb_capacity *capacity = &trial->request.capacity;
+    if (batch < 2) return false;
+    int64_t half = batch / 2;
+    capacity->tokens = (capacity->tokens * half + batch - 1) / batch;
+    capacity->docs = (capacity->docs * half + batch - 1) / batch;
+    if (capacity->tokens < capacity->doc_tokens) capacity->tokens = capacity->doc_tokens;
+    snprintf(trial->text, sizeof trial->text,
+             "per_device_train_batch_size: %lld with gradient_accumulation_steps: %lld",
+             (long long)half,
+             (long long)((setup->config->gradient_accumulation_steps * batch + half - 1) / half));
+    return true;
+}
+
+static bool halve_length(const struct ebb_setup *setup, struct trial *trial)
+{
+    int64_t half = setup->max_length / 2;
+    struct ebb_capacity *capacity = &trial->request.capacity;
+    if (half < 32) return false;
+    int64_t tokens = half * setup->config->per_device_train_batch_size;
+    if (capacity->tokens > tokens) capacity->tokens = tokens;
+    if (capacity->doc_tokens > half) capacity->doc_tokens = half;
+    snprintf(trial->text, sizeof trial->text, "max_length: %lld%s", (long long)half,
+             setup->config->overlong == EBB_OVERLONG_ERROR ? " with overlong: drop" : "");
+    return true;
+}
+
+static bool use_lora(const struct ebb_setup *setup, struct trial *trial)
+{
+    if (setup->new_adapter || setup->adapter_dir) return false;
+    trial->adapter.rank = setup->config->lora_r;
+    trial->adapter.alpha = setup->config->lora_alpha;
+    if (ebb_adapter_config_targets(setup->ctx, &setup->weights, "all-linear", &trial->adapter) !=
+        EBB_OK)
+        return false;
+    trial->request.new_adapter = &trial->adapter;
+    trial->request.stochastic_rounding = false;
+    snprintf(trial->text, sizeof trial->text, "use_peft: true");
+    return true;
+}
+
+static bool use_bfloat16(const struct ebb_setup *setup, struct trial *trial)
+{
+    if (setup->request.storage == EBB_BF16) return false;
+    trial->request.storage = EBB_BF16;
+    snprintf(trial->text, sizeof trial->text, "dtype: bfloat16");
+    return true;
+}
+
+static bool use_sgd(const struct ebb_setup *setup, struct trial *trial)
+{
+    if (setup->request.optimizer.sgd || setup->new_adapter || setup->adapter_dir) return false;
+    trial->request.optimizer.sgd = true;
+    trial->request.optimizer.momentum = 0;
+    snprintf(trial->text, sizeof trial->text, "optim: sgd");
+    return true;
+}
+
+static bool round_stochastically(const struct ebb_setup *setup, struct trial *trial)
+{
+    if (setup->request.storage != EBB_BF16 || setup->request.stochastic_rounding ||
+        setup->new_adapter || setup->adapter_dir)
+        return false;
+    trial->request.stochastic_rounding = true;
+    snprintf(trial->text, sizeof trial->text, "stochastic_rounding: true");
+    return true;
+}
+
+static const change_fn change_table[] = {
+    drop_rules,   allow_offloading, allow_checkpointing, allow_both, halve_batch,
+    halve_length, use_lora,         use_bfloat16,        use_sgd,    round_stochastically};
+
+/* Plans the trial. A change that cannot be planned is no advice: its error is forgotten, for the
+ * caller is about to report the one that matters. */
+static void plan_trial(const struct ebb_setup *setup, const struct trial *trial,
+                       const struct ebb_plan *now, struct ebb_fit_change *changes, int *count)
+{
+    struct ebb_engine *engine = NULL;
+    enum ebb_status status = ebb_engine_create(setup->ctx, &trial->request, &engine);
+    if (status == EBB_OK) {
+        const struct ebb_plan *plan = ebb_engine_plan(engine);
+        bool less = plan->device_bytes < now->device_bytes || (plan->fits && !now->fits);
+        if (less) {
+            struct ebb_fit_change *change = &changes[(*count)++];
+            memcpy(change->text, trial->text, sizeof change->text);
+            change->device_bytes = plan->device_bytes;
+            change->host_bytes = plan->host_bytes;
+            change->fits = plan->fits;
+        }
+    } else {
+        ebb_error_clear(setup->ctx);
+    }
+    ebb_engine_free(engine);
+}
+
+static bool is_better(const struct ebb_fit_change *a, const struct ebb_fit_change *b)
+{
+    if (a->fits != b->fits) return a->fits;
+    return a->device_bytes < b->device_bytes;
+}
+
+enum ebb_status ebb_fit_changes(const struct ebb_setup *setup, const struct ebb_engine *engine,
+                                struct ebb_fit_change changes[EBB_FIT_CHANGES], int *count)
+{
+    const struct ebb_plan *now = ebb_engine_plan(engine);
+    *count = 0;
+    for (size_t i = 0; i < sizeof change_table / sizeof change_table[0]; i++) {
+        struct trial *trial = ebb_mem_alloc(setup->ctx, sizeof *trial);
+        if (trial == NULL) return EBB_NO_MEMORY;
+        trial->request = setup->request;
+        trial->request.numerics = NULL;
+        if (change_table[i](setup, trial))
+            plan_trial(setup, trial, now, changes, count);
+        else
+            ebb_error_clear(setup->ctx);
+        ebb_adapter_config_clear(setup->ctx, &trial->adapter);
+        ebb_mem_free(setup->ctx, trial);
+    }
+    for (int i = 1; i < *count; i++)
+        for (int k = i; k > 0 && is_better(&changes[k], &changes[k - 1]); k--) {
+            struct ebb_fit_change other = changes[k];
+            changes[k] = changes[k - 1];
+            changes[k - 1] = other;
+        }
+    return EBB_OK;
+}
+
+/* ---- the message ----------------------------------------------------------------------------- */
+
+/* A budget that is enough, in a form that reads back: whole KiB or MiB, rounded up. */
+static const char *enough(int64_t bytes, char out[SIZE_TEXT])
+{
+    bool small = bytes < (int64_t)16 << 20;
+    int64_t unit = small ? 1024 : 1024 * 1024;
+    snprintf(out, SIZE_TEXT, "%lld%s", (long long)((bytes + unit - 1) / unit),
+             small ? "KiB" : "MiB");
+    return out;
+}
+
+static enum ebb_status add_needs(const struct ebb_setup *setup, const struct ebb_plan *plan,
+                                 struct ebb_str *out)
+{
+    char size[SIZE_TEXT];
+    bool first = true;
+    for (int kind = 0; kind < EBB_KIND_COUNT; kind++) {
+        if (plan->kind_bytes[kind] == 0) continue;
+        EBB_TRY(ebb_str_addf(setup->ctx, out, "%s%s %s", first ? "" : ", ",
+                             ebb_kind_name((enum ebb_kind)kind),
+                             ebb_text_bytes(plan->kind_bytes[kind], size, sizeof size)));
+        first = false;
+    }
+    return EBB_OK;
+}
+
+/* "\n       use_peft: true (needs 5.1 GiB, 13.9 GiB less: fits)" for the three best. */
+static enum ebb_status add_advice(const struct ebb_setup *setup, const struct ebb_plan *plan,
+                                  const struct ebb_fit_change *changes, int count,
+                                  struct ebb_str *out)
+{
+    char needs[SIZE_TEXT], less[SIZE_TEXT];
+    for (int i = 0; i < count && i < 3; i++) {
+        int64_t saved = plan->device_bytes - changes[i].device_bytes;
+        EBB_TRY(ebb_str_addf(setup->ctx, out, "\n       %s (needs %s", changes[i].text,
+                             ebb_text_bytes(changes[i].device_bytes, needs, sizeof needs)));
+        if (saved > 0)
+            EBB_TRY(ebb_str_addf(setup->ctx, out, ", %s less",
+                                 ebb_text_bytes(saved, less, sizeof less)));
+        EBB_TRY(
+            ebb_str_addf(setup->ctx, out, "%s)", changes[i].fits ? ": fits" : ": still too much"));
+    }
+    return EBB_OK;
+}
+
+static enum ebb_status fail_device(const struct ebb_setup *setup, const struct ebb_engine *engine,
+                                   int64_t budget, const struct ebb_fit_change *changes, int count)
+{
+    struct ebb_ctx *ctx = setup->ctx;
+    const struct ebb_plan *plan = ebb_engine_plan(engine);
+    char needs[SIZE_TEXT], has[SIZE_TEXT], would[SIZE_TEXT];
+    struct ebb_str kinds = {0}, advice = {0};
+    bool given = setup->request.device_budget > 0;
+    enum ebb_status status = add_needs(setup, plan, &kinds);
+    if (status == EBB_OK) status = add_advice(setup, plan, changes, count, &advice);
+    ebb_text_bytes(plan->device_bytes, needs, sizeof needs);
+    ebb_text_bytes(budget, has, sizeof has);
+    if (status == EBB_OK && given)
+        status =
+            EBB_FAIL(ctx, EBB_DOES_NOT_FIT,
+                     "run does not fit: it needs %s of device memory at least, memory_budget is "
+                     "%s\n"
+                     "where: %s\n"
+                     "needs: %s\n"
+                     "try:   memory_budget: %s%s",
+                     needs, has, ebb_options_where(setup->options, "memory_budget"), kinds.data,
+                     enough(plan->device_bytes, would), advice.data ? advice.data : "");
+    else if (status == EBB_OK)
+        status = EBB_FAIL(
+            ctx, EBB_DOES_NOT_FIT,
+            "run does not fit: it needs %s of memory, this machine has %s\nneeds: %s\ntry:   %s",
+            needs, has, kinds.data,
+            advice.data ? advice.data + strlen("\n       ") : "a smaller model");
+    ebb_str_free(ctx, &advice);
+    ebb_str_free(ctx, &kinds);
+    return status;
+}
+
+static enum ebb_status fail_host(const struct ebb_setup *setup, const struct ebb_plan *plan)
+{
+    char needs[SIZE_TEXT], has[SIZE_TEXT], would[SIZE_TEXT];
+    return EBB_FAIL(setup->ctx, EBB_DOES_NOT_FIT,
+                    "run does not fit: it needs %s of host memory for what moves out, "
+                    "host_memory_budget is %s\n"
+                    "where: %s\n"
+                    "try:   host_memory_budget: %s, or a larger memory_budget, so that less moves",
+                    ebb_text_bytes(plan->host_bytes, needs, sizeof needs),
+                    ebb_text_bytes(setup->request.host_budget, has, sizeof has),
+                    ebb_options_where(setup->options, "host_memory_budget"),
+                    enough(plan->host_bytes, would));
+}
+
+enum ebb_status ebb_fit_check(const struct ebb_setup *setup, const struct ebb_engine *engine)
+{
+    const struct ebb_plan *plan = ebb_engine_plan(engine);
+    int64_t budget = setup->request.device_budget;
+    int64_t machine = ebb_host_bytes_total();
+    bool too_large = budget == 0 && machine > 0 && plan->device_bytes + plan->host_bytes > machine;
+    if (plan->fits && !too_large) return EBB_OK;
+    struct ebb_fit_change changes[EBB_FIT_CHANGES];
+    int count = 0;
+    if (budget > 0 && plan->device_bytes <= budget) return fail_host(setup, plan);
+    if (budget == 0) budget = machine;
+    if (setup->request.train) EBB_TRY(ebb_fit_changes(setup, engine, changes, &count));
+    return fail_device(setup, engine, budget, changes, count);
+}

@@ -1,0 +1,141 @@
+/* Everything a user can set, as one struct: recipe/options_table.c says what each field is
+ * called, takes and means.
+ *
+ * Commands share the struct; a command's own keys are the rows that carry its bit. Strings and
+ * trees are owned by the options they were read with (recipe/options.h).
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef EBB_RECIPE_KEYS_H
+#define EBB_RECIPE_KEYS_H
+
+#include "base/yaml.h"
+#include "plan/policy.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* X(NAME, command, what follows it, one line) */
+#define EBB_COMMAND_LIST(X)                                                                        \
+    X(SFT, "sft", EBB_USAGE_CONFIG, "fine-tune a model on examples (LoRA or every weight)")        \
+    X(PLAN, "plan", EBB_USAGE_CONFIG,                                                              \
+      "say what a run of 'ebb sft' would need, without running it")                                \
+    X(EVAL, "eval", EBB_USAGE_CONFIG, "loss of a data set, with or without an adapter")            \
+    X(GENERATE, "generate", EBB_USAGE_CONFIG, "continue a prompt")                                 \
+    X(MERGE, "merge", EBB_USAGE_CONFIG, "fold an adapter into the weights")                        \
+    X(INIT, "init", EBB_USAGE_INIT, "make a model directory with random weights")
+#define EBB_USAGE_CONFIG "[CONFIG.yaml] [key=value | --key value ...]"
+#define EBB_USAGE_INIT   "CONFIG.json|SHAPE OUT_DIR [key=value | --key value ...]"
+
+enum ebb_command {
+#define EBB_COMMAND_ENUM(name, text, usage, line) EBB_COMMAND_##name,
+    EBB_COMMAND_LIST(EBB_COMMAND_ENUM)
+#undef EBB_COMMAND_ENUM
+    EBB_COMMAND_COUNT
+};
+
+/* "20GiB" or "80%". Both 0: none given. */
+struct ebb_amount {
+    int64_t bytes;
+    double percent;
+};
+
+/* Values of choices, in the order in which options_table.c lists them. */
+enum ebb_dtype_key { EBB_DTYPE_KEY_AUTO, EBB_DTYPE_KEY_FLOAT32, EBB_DTYPE_KEY_BFLOAT16 };
+enum ebb_device_key { EBB_DEVICE_KEY_AUTO, EBB_DEVICE_KEY_CPU, EBB_DEVICE_KEY_CUDA };
+enum ebb_optim_key { EBB_OPTIM_KEY_ADAMW, EBB_OPTIM_KEY_SGD };
+enum ebb_strategy_key { EBB_STRATEGY_KEY_NO, EBB_STRATEGY_KEY_STEPS, EBB_STRATEGY_KEY_EPOCH };
+enum ebb_tier_key { EBB_TIER_KEY_AUTO, EBB_TIER_KEY_FALSE, EBB_TIER_KEY_CPU };
+
+/* Numbers whose default is "auto" hold EBB_AUTO_INT or NaN then. */
+enum { EBB_AUTO_INT = -1 };
+
+struct ebb_config {
+    /* model */
+    char *model_name_or_path;
+    char *adapter_name_or_path;
+    int dtype;      /* enum ebb_dtype_key */
+    int save_dtype; /* enum ebb_dtype_key */
+    /* data */
+    char *dataset_name;
+    char *dataset_train_split;
+    char *eval_dataset;
+    char *dataset_test_split;
+    double validation_split;
+    char *dataset_format;
+    char *dataset_text_field;
+    int64_t dataset_max_samples;
+    int64_t max_length; /* or EBB_AUTO_INT */
+    int overlong;       /* enum ebb_overlong */
+    bool packing;
+    bool shuffle;
+    int completion_only_loss; /* enum ebb_auto */
+    /* training */
+    char *output_dir;
+    bool overwrite_output_dir;
+    int64_t per_device_train_batch_size;
+    int64_t per_device_eval_batch_size; /* or EBB_AUTO_INT */
+    int64_t gradient_accumulation_steps;
+    double num_train_epochs;
+    int64_t max_steps; /* 0: by epochs */
+    int64_t seed;
+    int64_t logging_steps;
+    /* optimizer */
+    int optim;             /* enum ebb_optim_key */
+    double learning_rate;  /* or NaN */
+    int lr_scheduler_type; /* enum ebb_schedule */
+    int64_t warmup_steps;
+    double warmup_ratio;
+    double decay_ratio;
+    double weight_decay;
+    double adam_beta1, adam_beta2, adam_epsilon;
+    double momentum;
+    double max_grad_norm;
+    bool stochastic_rounding;
+    /* LoRA */
+    bool use_peft;
+    int64_t lora_r;
+    double lora_alpha;
+    double lora_dropout;
+    char *lora_target_modules; /* "all-linear" or names separated by commas */
+    bool use_rslora;
+    /* memory */
+    struct ebb_amount memory_budget;
+    struct ebb_amount host_memory_budget;
+    int gradient_checkpointing; /* enum ebb_auto */
+    int activation_offloading;  /* enum ebb_auto */
+    bool activation_offloading_use_streams;
+    struct ebb_yaml *activations;
+    int offload_params;    /* enum ebb_tier_key */
+    int offload_optimizer; /* enum ebb_tier_key */
+    /* evaluation and checkpoints */
+    int eval_strategy; /* enum ebb_strategy_key */
+    int64_t eval_steps;
+    int save_strategy; /* enum ebb_strategy_key */
+    int64_t save_steps;
+    int64_t save_total_limit; /* 0: keep all */
+    bool load_best_model_at_end;
+    int64_t early_stopping_patience; /* 0: off */
+    double early_stopping_threshold;
+    char *resume_from_checkpoint; /* "false", "true" or a path */
+    /* machine */
+    int device; /* enum ebb_device_key */
+    int64_t threads;
+    /* output of plan and eval */
+    bool json;
+    /* generation */
+    char *prompt;
+    bool prompt_lines;
+    int64_t max_new_tokens;
+    double temperature;
+    double top_p;
+    int64_t top_k;
+    double repetition_penalty;
+    /* init */
+    char *config;
+    char *tokenizer;
+};
+
+#ifdef __cplusplus
+}
+#endif
+#endif

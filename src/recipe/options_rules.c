@@ -1,0 +1,403 @@
+/* What keys mean together: a key without effect in this combination is an error, and so is a
+ * contradiction.
+ *
+ * One leniency: where a command-line argument is what takes a file's key its effect
+ * (`use_peft=false` over a file with lora_r), that was meant, and a line says so instead.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <math.h>
+#include <string.h>
+
+#include "optim/schedule.h"
+#include "recipe/options_int.h"
+
+typedef bool (*idle_fn)(const struct ebb_config *config);
+
+struct rule {
+    const char *keys;   /* separated by blanks: each is an error if it was set and the rule holds */
+    unsigned commands;  /* bits of enum ebb_command */
+    bool arguments;     /* only where it was set on the command line */
+    idle_fn idle;       /* the rule holds */
+    const char *causes; /* keys that make it so */
+    const char *why;    /* follows "'key' " */
+    const char *advice; /* follows "try:   " */
+};
+
+/* ---- conditions ------------------------------------------------------------------------------ */
+
+static bool lora(const struct ebb_config *config)
+{
+    return config->use_peft || config->adapter_name_or_path;
+}
+static bool no_lora(const struct ebb_config *config)
+{
+    return !lora(config);
+}
+static bool has_adapter(const struct ebb_config *config)
+{
+    return config->adapter_name_or_path != NULL;
+}
+static bool peft_refused(const struct ebb_config *config)
+{
+    return config->adapter_name_or_path && !config->use_peft;
+}
+static bool adamw(const struct ebb_config *config)
+{
+    return config->optim == EBB_OPTIM_KEY_ADAMW && config->momentum > 0;
+}
+static bool sgd(const struct ebb_config *config)
+{
+    return config->optim == EBB_OPTIM_KEY_SGD;
+}
+static bool no_wsd(const struct ebb_config *config)
+{
+    return config->lr_scheduler_type != EBB_SCHEDULE_WARMUP_STABLE_DECAY;
+}
+static bool idle_warmup(const struct ebb_config *config)
+{
+    return config->lr_scheduler_type == EBB_SCHEDULE_CONSTANT &&
+           (config->warmup_steps > 0 || config->warmup_ratio > 0);
+}
+static bool two_warmups(const struct ebb_config *config)
+{
+    return config->warmup_steps > 0 && config->warmup_ratio > 0;
+}
+static bool by_steps(const struct ebb_config *config)
+{
+    return config->max_steps > 0;
+}
+static bool rounding_lora(const struct ebb_config *config)
+{
+    return config->stochastic_rounding && lora(config);
+}
+static bool rounding_float32(const struct ebb_config *config)
+{
+    return config->stochastic_rounding && config->dtype == EBB_DTYPE_KEY_FLOAT32;
+}
+static bool no_eval(const struct ebb_config *config)
+{
+    return config->eval_strategy == EBB_STRATEGY_KEY_NO;
+}
+static bool no_eval_split(const struct ebb_config *config)
+{
+    return no_eval(config) && config->validation_split > 0;
+}
+static bool no_eval_steps(const struct ebb_config *config)
+{
+    return config->eval_strategy != EBB_STRATEGY_KEY_STEPS;
+}
+static bool no_save(const struct ebb_config *config)
+{
+    return config->save_strategy == EBB_STRATEGY_KEY_NO && config->save_total_limit > 0;
+}
+static bool no_save_steps(const struct ebb_config *config)
+{
+    return config->save_strategy != EBB_STRATEGY_KEY_STEPS;
+}
+static bool best_without_eval(const struct ebb_config *config)
+{
+    return config->load_best_model_at_end && no_eval(config);
+}
+static bool patience_without_eval(const struct ebb_config *config)
+{
+    return config->early_stopping_patience > 0 && no_eval(config);
+}
+static bool no_patience(const struct ebb_config *config)
+{
+    return config->early_stopping_patience == 0 && config->early_stopping_threshold > 0;
+}
+static bool split_and_set(const struct ebb_config *config)
+{
+    return config->validation_split > 0 && (config->eval_dataset || config->dataset_test_split);
+}
+static bool by_hand(const struct ebb_config *config)
+{
+    return config->activations != NULL;
+}
+static bool nothing_moves(const struct ebb_config *config)
+{
+    return config->activation_offloading == EBB_FALSE && !config->activations;
+}
+static bool greedy(const struct ebb_config *config)
+{
+    return config->temperature <= 0;
+}
+static bool greedy_top_p(const struct ebb_config *config)
+{
+    return greedy(config) && config->top_p < 1;
+}
+static bool greedy_top_k(const struct ebb_config *config)
+{
+    return greedy(config) && config->top_k > 0;
+}
+static bool has_prompt(const struct ebb_config *config)
+{
+    return config->prompt && config->prompt_lines;
+}
+static bool other_format(const struct ebb_config *config)
+{
+    return strcmp(config->dataset_format, "auto") != 0 &&
+           strcmp(config->dataset_format, "text") != 0;
+}
+static bool resumed(const struct ebb_config *config)
+{
+    return config->overwrite_output_dir && strcmp(config->resume_from_checkpoint, "false") != 0;
+}
+
+#define SFT      (1u << EBB_COMMAND_SFT)
+#define PLAN     (1u << EBB_COMMAND_PLAN)
+#define EVAL     (1u << EBB_COMMAND_EVAL)
+#define GENERATE (1u << EBB_COMMAND_GENERATE)
+#define TRAIN    (SFT | PLAN)
+
+static const struct rule rules[] = {
+    {"lora_r lora_alpha lora_dropout lora_target_modules use_rslora", TRAIN, false, has_adapter,
+     "adapter_name_or_path",
+     "has no effect: rank, scale and targets come from the adapter that adapter_name_or_path names",
+     "remove it, or remove adapter_name_or_path to start a new adapter"},
+    {"lora_r lora_alpha lora_dropout lora_target_modules use_rslora", TRAIN, false, no_lora,
+     "use_peft", "has no effect while every weight is trained",
+     "use_peft: true to train a LoRA adapter, or remove it to train every weight"},
+    {"use_peft", TRAIN, false, peft_refused, "adapter_name_or_path",
+     "contradicts adapter_name_or_path",
+     "use_peft: true to go on training the adapter; 'ebb merge' folds it in to train every weight"},
+    {"save_dtype", SFT, false, lora, "use_peft adapter_name_or_path",
+     "has no effect: adapters are always saved in float32", "remove it"},
+    {"momentum", TRAIN, false, adamw, "optim", "has no effect with optim: adamw",
+     "optim: sgd, or remove it"},
+    {"adam_beta1 adam_beta2 adam_epsilon", TRAIN, false, sgd, "optim",
+     "has no effect with optim: sgd", "optim: adamw, or remove it"},
+    {"decay_ratio", SFT, false, no_wsd, "lr_scheduler_type",
+     "has no effect with this lr_scheduler_type",
+     "lr_scheduler_type: warmup_stable_decay, or remove it"},
+    {"warmup_steps warmup_ratio", SFT, false, idle_warmup, "lr_scheduler_type",
+     "has no effect with lr_scheduler_type: constant",
+     "lr_scheduler_type: constant_with_warmup, or remove it"},
+    {"warmup_ratio", SFT, false, two_warmups, "warmup_steps", "has no effect beside warmup_steps",
+     "keep one of them"},
+    {"num_train_epochs", SFT, false, by_steps, "max_steps", "has no effect: max_steps ends the run",
+     "keep one of them"},
+    {"stochastic_rounding", TRAIN, false, rounding_lora, "use_peft adapter_name_or_path",
+     "has no effect with LoRA: adapters have exact float32 masters", "remove it"},
+    {"stochastic_rounding", TRAIN, false, rounding_float32, "dtype",
+     "has no effect with dtype: float32", "dtype: bfloat16, or remove it"},
+    {"validation_split", TRAIN | EVAL, false, split_and_set, "eval_dataset dataset_test_split",
+     "contradicts eval_dataset or dataset_test_split", "keep one of them"},
+    {"eval_dataset dataset_test_split per_device_eval_batch_size", TRAIN, false, no_eval,
+     "eval_strategy", "has no effect while eval_strategy is no",
+     "eval_strategy: epoch, or eval_strategy: steps with eval_steps; or remove it"},
+    {"validation_split", TRAIN, false, no_eval_split, "eval_strategy",
+     "has no effect while eval_strategy is no",
+     "eval_strategy: epoch, or eval_strategy: steps with eval_steps; or remove it"},
+    {"eval_steps", SFT, false, no_eval_steps, "eval_strategy",
+     "has no effect without eval_strategy: steps", "eval_strategy: steps, or remove it"},
+    {"save_steps", SFT, false, no_save_steps, "save_strategy",
+     "has no effect without save_strategy: steps", "save_strategy: steps, or remove it"},
+    {"save_total_limit", SFT, false, no_save, "save_strategy",
+     "has no effect with save_strategy: no", "save_strategy: epoch or steps, or remove it"},
+    {"load_best_model_at_end", SFT, false, best_without_eval, "eval_strategy",
+     "needs evaluations to know the best",
+     "eval_strategy: epoch and a validation set (eval_dataset or validation_split)"},
+    {"early_stopping_patience", SFT, false, patience_without_eval, "eval_strategy",
+     "needs evaluations",
+     "eval_strategy: epoch and a validation set (eval_dataset or validation_split)"},
+    {"early_stopping_threshold", SFT, false, no_patience, "early_stopping_patience",
+     "has no effect without early_stopping_patience", "early_stopping_patience: 3, or remove it"},
+    {"gradient_checkpointing activation_offloading", TRAIN, false, by_hand, "activations",
+     "contradicts 'activations', which decides the same by hand", "keep one of them"},
+    {"activation_offloading_use_streams host_memory_budget", TRAIN, false, nothing_moves,
+     "activation_offloading", "has no effect with activation_offloading: false",
+     "activation_offloading: auto or true, or remove it"},
+    {"dataset_text_field", TRAIN | EVAL, false, other_format, "dataset_format",
+     "has no effect with this dataset_format", "dataset_format: text, or remove it"},
+    {"overwrite_output_dir", SFT, false, resumed, "resume_from_checkpoint",
+     "would remove the checkpoint that resume_from_checkpoint asks for", "keep one of them"},
+    {"top_p", GENERATE, false, greedy_top_p, "temperature", "has no effect with temperature: 0",
+     "temperature: 1, or remove it"},
+    {"top_k", GENERATE, false, greedy_top_k, "temperature", "has no effect with temperature: 0",
+     "temperature: 1, or remove it"},
+    {"seed", GENERATE, true, greedy, "temperature", "has no effect with temperature: 0",
+     "temperature: 1, or remove it"},
+    {"prompt_lines", GENERATE, false, has_prompt, "prompt", "has no effect with prompt",
+     "keep one of them"},
+};
+
+/* ---- the table's rules ----------------------------------------------------------------------- */
+
+/* An argument took a file's key its effect: meant, so only said. */
+static bool is_override(const struct ebb_options *options, const struct rule *rule,
+                        const struct ebb_origin *origin)
+{
+    char cause[EBB_WORD_BYTES];
+    if (origin->kind != EBB_ORIGIN_FILE) return false;
+    for (int i = 0; ebb_option_word(rule->causes, i, cause, sizeof cause); i++)
+        if (ebb_options_origin(options, cause).kind == EBB_ORIGIN_ARGUMENT) return true;
+    return false;
+}
+
+static enum ebb_status check_rule(struct ebb_options *options, const struct rule *rule,
+                                  struct ebb_ctx *ctx)
+{
+    char key[EBB_WORD_BYTES];
+    for (int i = 0; ebb_option_word(rule->keys, i, key, sizeof key); i++) {
+        struct ebb_origin origin = ebb_options_origin(options, key);
+        if (origin.kind == EBB_ORIGIN_DEFAULT) continue;
+        if (rule->arguments && origin.kind != EBB_ORIGIN_ARGUMENT) continue;
+        if (is_override(options, rule, &origin)) {
+            ebb_log(ctx, EBB_LOG_INFO, "config",
+                    "the command line leaves a key of the file without effect: '%s' %s", key,
+                    rule->why);
+            continue;
+        }
+        return EBB_FAIL(ctx, EBB_BAD_CONFIG, "'%s' %s\nwhere: %s\ntry:   %s", origin.key, rule->why,
+                        ebb_options_where_origin(options, &origin), rule->advice);
+    }
+    return EBB_OK;
+}
+
+/* ---- rules with more to say ------------------------------------------------------------------ */
+
+static enum ebb_status check_offered(struct ebb_options *options, const struct ebb_config *config,
+                                     struct ebb_ctx *ctx)
+{
+    if (config->device == EBB_DEVICE_KEY_CUDA)
+        return EBB_FAIL(ctx, EBB_UNSUPPORTED,
+                        "device: cuda is not offered by this build, which computes on the CPU\n"
+                        "where: %s\n"
+                        "try:   device: cpu",
+                        ebb_options_where(options, "device"));
+    if (config->offload_params == EBB_TIER_KEY_CPU)
+        return EBB_FAIL(ctx, EBB_UNSUPPORTED,
+                        "offload_params: cpu is not offered: weights stay in device memory\n"
+                        "where: %s\n"
+                        "try:   offload_params: auto, with use_peft: true or dtype: bfloat16 to "
+                        "need less",
+                        ebb_options_where(options, "offload_params"));
+    if (config->offload_optimizer == EBB_TIER_KEY_CPU)
+        return EBB_FAIL(
+            ctx, EBB_UNSUPPORTED,
+            "offload_optimizer: cpu is not offered: optimizer state stays in device memory\n"
+            "where: %s\n"
+            "try:   offload_optimizer: auto, with use_peft: true or optim: sgd to need less",
+            ebb_options_where(options, "offload_optimizer"));
+    return EBB_OK;
+}
+
+/* torchtune's spellings have torchtune's rules; TRL's have TRL's. */
+static enum ebb_status check_offloading(struct ebb_options *options,
+                                        const struct ebb_config *config, struct ebb_ctx *ctx)
+{
+    struct ebb_origin offload = ebb_options_origin(options, "activation_offloading");
+    struct ebb_origin remake = ebb_options_origin(options, "gradient_checkpointing");
+    bool budget = config->memory_budget.bytes > 0 || config->memory_budget.percent > 0;
+    bool torchtune = strcmp(offload.key, "enable_activation_offloading") == 0;
+    if (config->activation_offloading == EBB_TRUE && torchtune &&
+        config->gradient_checkpointing != EBB_TRUE)
+        return EBB_FAIL(
+            ctx, EBB_BAD_CONFIG,
+            "enable_activation_offloading should only be True when "
+            "enable_activation_checkpointing is True\n"
+            "where: %s\n"
+            "try:   enable_activation_checkpointing: true, or activation_offloading: true with "
+            "gradient_checkpointing: false to move everything that is saved",
+            ebb_options_where_origin(options, &offload));
+    if (config->activation_offloading == EBB_TRUE && !budget)
+        return EBB_FAIL(
+            ctx, EBB_BAD_CONFIG,
+            "%s\n"
+            "where: %s\n"
+            "try:   memory_budget: 80%%, which makes the CPU a simulated accelerator, or remove it",
+            torchtune
+                ? "enable_activation_offloading should only be True when training on CUDA or XPU, "
+                  "or on the CPU with a memory_budget"
+                : "on the CPU activation_offloading needs memory_budget: without one there is no "
+                  "device memory to move activations out of",
+            ebb_options_where_origin(options, &offload));
+    if (strcmp(remake.key, "enable_activation_checkpointing") == 0 &&
+        config->gradient_checkpointing == EBB_TRUE && config->activation_offloading == EBB_FALSE &&
+        budget)
+        ebb_log(ctx, EBB_LOG_INFO, "config",
+                "Hint: enable_activation_checkpointing is True, but enable_activation_offloading "
+                "isn't. Enabling activation offloading should reduce memory further.");
+    return EBB_OK;
+}
+
+static enum ebb_status check_activations(struct ebb_options *options,
+                                         const struct ebb_config *config, struct ebb_ctx *ctx)
+{
+    if (config->activations == NULL) return EBB_OK;
+    struct ebb_activation_rule list[EBB_ACTIVATION_RULES];
+    int64_t count = 0;
+    bool argument = ebb_options_origin(options, "activations").kind == EBB_ORIGIN_ARGUMENT;
+    EBB_TRY(ebb_activations_parse(ctx, argument ? "command line" : options->path,
+                                  config->activations, list, &count));
+    bool budget = config->memory_budget.bytes > 0 || config->memory_budget.percent > 0;
+    for (int64_t i = 0; i < count; i++)
+        if (list[i].policy == EBB_POLICY_HOST && !budget)
+            return EBB_FAIL(ctx, EBB_BAD_CONFIG,
+                            "on the CPU 'activations: {%s: host}' needs memory_budget: without "
+                            "one there is no device memory to move activations out of\n"
+                            "where: %s:%d:%d\n"
+                            "try:   memory_budget: 80%%, which makes the CPU a simulated "
+                            "accelerator",
+                            list[i].slot, argument ? "command line" : options->path, list[i].line,
+                            list[i].column);
+    return EBB_OK;
+}
+
+static enum ebb_status check_evaluation(struct ebb_options *options,
+                                        const struct ebb_config *config, struct ebb_ctx *ctx)
+{
+    enum ebb_command command = options->command;
+    bool data = config->eval_dataset || config->dataset_test_split || config->validation_split > 0;
+    if ((command == EBB_COMMAND_SFT || command == EBB_COMMAND_PLAN) &&
+        config->eval_strategy != EBB_STRATEGY_KEY_NO && !data)
+        return EBB_FAIL(ctx, EBB_BAD_CONFIG,
+                        "eval_strategy needs data to evaluate on\n"
+                        "where: %s\n"
+                        "try:   validation_split: 0.1, or eval_dataset with another file, or "
+                        "dataset_test_split",
+                        ebb_options_where(options, "eval_strategy"));
+    double percent = config->validation_split * 100;
+    if (config->validation_split > 0 && fabs(percent - round(percent)) > 1e-6)
+        return EBB_FAIL(
+            ctx, EBB_BAD_CONFIG,
+            "validation_split is taken in whole percents: %g is %g %%\n"
+            "where: %s\n"
+            "try:   validation_split: %g, or slices: dataset_train_split: train[:900] and "
+            "dataset_test_split: train[900:]",
+            config->validation_split, percent, ebb_options_where(options, "validation_split"),
+            fmax(1, round(percent)) / 100);
+    if (command != EBB_COMMAND_SFT || !config->load_best_model_at_end) return EBB_OK;
+    if (config->save_strategy != config->eval_strategy)
+        return EBB_FAIL(
+            ctx, EBB_BAD_CONFIG,
+            "load_best_model_at_end needs a checkpoint of each evaluated state: eval_strategy and "
+            "save_strategy differ\n"
+            "where: %s\n"
+            "try:   the same for both",
+            ebb_options_where(options, "load_best_model_at_end"));
+    if (config->save_strategy == EBB_STRATEGY_KEY_STEPS &&
+        config->save_steps % config->eval_steps != 0)
+        return EBB_FAIL(ctx, EBB_BAD_CONFIG,
+                        "load_best_model_at_end needs an evaluation at each checkpoint: "
+                        "save_steps %lld is no multiple of eval_steps %lld\n"
+                        "where: %s\n"
+                        "try:   save_steps: %lld",
+                        (long long)config->save_steps, (long long)config->eval_steps,
+                        ebb_options_where(options, "load_best_model_at_end"),
+                        (long long)(config->eval_steps *
+                                    (config->save_steps / config->eval_steps + 1)));
+    return EBB_OK;
+}
+
+enum ebb_status ebb_rules_check(struct ebb_options *options, const struct ebb_config *config,
+                                struct ebb_ctx *ctx)
+{
+    EBB_TRY(check_offered(options, config, ctx));
+    for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++)
+        if ((rules[i].commands & 1u << options->command) && rules[i].idle(config))
+            EBB_TRY(check_rule(options, &rules[i], ctx));
+    EBB_TRY(check_activations(options, config, ctx));
+    EBB_TRY(check_offloading(options, config, ctx));
+    return check_evaluation(options, config, ctx);
+}

@@ -1,0 +1,511 @@
+/* The option table: one row a key. A new key is a field in keys.h and a row here; parser,
+ * checks, help and docs/CONFIG.md follow.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "recipe/options.h"
+
+#include <stddef.h>
+
+#define SFT      (1u << EBB_COMMAND_SFT)
+#define PLAN     (1u << EBB_COMMAND_PLAN)
+#define EVAL     (1u << EBB_COMMAND_EVAL)
+#define GENERATE (1u << EBB_COMMAND_GENERATE)
+#define MERGE    (1u << EBB_COMMAND_MERGE)
+#define INIT     (1u << EBB_COMMAND_INIT)
+#define TRAIN    (SFT | PLAN)
+#define RUN      (SFT | PLAN | EVAL | GENERATE)
+
+#define KEY(name) .key = #name, .offset = offsetof(struct ebb_config, name)
+
+static const struct ebb_option table[] = {
+    /* ---- model ------------------------------------------------------------------------------- */
+    {KEY(model_name_or_path), .group = EBB_GROUP_MODEL, .type = EBB_OPTION_STRING,
+     .commands = RUN | MERGE, .required = SFT | PLAN,
+     .aliases = "model model_name base_model base_model_name_or_path "
+                "pretrained_model_name_or_path checkpointer.checkpoint_dir",
+     .help = "The model: a directory with config.json, safetensors and tokenizer.json as "
+             "transformers saves them, or a Hub id that is in the local Hugging Face cache. "
+             "Where it names a directory with an adapter, the adapter's base model is loaded and "
+             "the adapter on top."},
+    {KEY(adapter_name_or_path), .group = EBB_GROUP_MODEL, .type = EBB_OPTION_STRING,
+     .commands = RUN | MERGE, .aliases = "adapter_path lora_model_dir peft_model_name_or_path",
+     .help = "A directory with a LoRA adapter in PEFT's format. Training goes on from it with "
+             "its rank and targets; evaluation and generation apply it; 'ebb merge' folds it "
+             "into the weights."},
+    {KEY(dtype), .group = EBB_GROUP_MODEL, .type = EBB_OPTION_CHOICE, .commands = RUN | INIT,
+     .text = "auto", .choices = "auto|float32=fp32=f32|bfloat16=bf16",
+     .aliases = "torch_dtype precision",
+     .help = "How weights and activations are stored. auto: float32 for a model saved in "
+             "float32, bfloat16 otherwise (and float32 in 'ebb init'). Sums, norms, the loss and "
+             "optimizer state are float32 in either case."},
+    {KEY(save_dtype), .group = EBB_GROUP_MODEL, .type = EBB_OPTION_CHOICE, .commands = SFT | MERGE,
+     .text = "auto", .choices = "auto|float32=fp32=f32|bfloat16=bf16",
+     .help = "The type of saved weights. auto: that of the model's own files. Saving float32 "
+             "keeps what bfloat16 would round away, at twice the size. Adapters are always saved "
+             "in float32."},
+
+    /* ---- init -------------------------------------------------------------------------------- */
+    {KEY(config), .group = EBB_GROUP_MODEL, .type = EBB_OPTION_STRING, .commands = INIT,
+     .required = INIT,
+     .help = "The model's shape: a config.json as transformers writes it, or the name of a "
+             "built-in shape ('ebb configs' lists them)."},
+    {KEY(tokenizer), .group = EBB_GROUP_MODEL, .type = EBB_OPTION_STRING, .commands = INIT,
+     .aliases = "tokenizer_name_or_path",
+     .help = "A directory whose tokenizer files are copied, or bytes: a tokenizer with one token "
+             "a byte, which needs no download. Without it none is written."},
+
+    /* ---- data -------------------------------------------------------------------------------- */
+    {KEY(dataset_name), .group = EBB_GROUP_DATA, .type = EBB_OPTION_STRING,
+     .commands = TRAIN | EVAL, .required = SFT,
+     .aliases = "dataset data_path train_file dataset_path dataset.source dataset.data_files",
+     .help = "The data: a JSON or JSON lines file, or a directory of them. 'ebb plan' works "
+             "without: it then takes max_length and the batch size as they are."},
+    {KEY(dataset_train_split), .group = EBB_GROUP_DATA, .type = EBB_OPTION_STRING,
+     .commands = TRAIN, .text = "train", .aliases = "dataset.split split",
+     .help = "Which part of the data set is trained on: a split's name, or a slice such as "
+             "train[:90%] or train[100:200]."},
+    {KEY(eval_dataset), .group = EBB_GROUP_DATA, .type = EBB_OPTION_STRING,
+     .commands = TRAIN | EVAL,
+     .aliases = "validation_file eval_file dataset_val dataset_val.source eval_dataset_name",
+     .help = "A data set for validation, read as dataset_name is. 'ebb eval' takes it before "
+             "dataset_name."},
+    {KEY(dataset_test_split), .group = EBB_GROUP_DATA, .type = EBB_OPTION_STRING,
+     .commands = TRAIN | EVAL, .aliases = "dataset_val.split eval_split",
+     .help = "Which part of eval_dataset (or, without it, of dataset_name) is for validation: a "
+             "split's name or a slice, such as test or train[90%:]."},
+    {KEY(validation_split), .group = EBB_GROUP_DATA, .type = EBB_OPTION_FLOAT,
+     .commands = TRAIN | EVAL, .text = "0", .low = 0, .high = 0.9, .unit = "share of the records",
+     .aliases = "val_set_size val_size",
+     .help = "Keeps the last share of the records of dataset_name for validation, in whole "
+             "percents: 0.1 trains on the first 90 % and validates on the rest, which is also "
+             "what 'ebb eval' then measures. 0: none."},
+    {KEY(dataset_format), .group = EBB_GROUP_DATA, .type = EBB_OPTION_STRING,
+     .commands = TRAIN | EVAL, .text = "auto", .aliases = "dataset_type",
+     .help = "What a record's keys mean: text, prompt_completion or alpaca. auto: by the keys of "
+             "the first record."},
+    {KEY(dataset_text_field), .group = EBB_GROUP_DATA, .type = EBB_OPTION_STRING,
+     .commands = TRAIN | EVAL, .text = "text", .aliases = "text_field text_column dataset.column",
+     .help = "The key that holds the text in records of format text."},
+    {KEY(dataset_max_samples), .group = EBB_GROUP_DATA, .type = EBB_OPTION_INT,
+     .commands = TRAIN | EVAL, .text = "0", .low = 0, .high = 1e12, .unit = "records",
+     .aliases = "max_samples max_train_samples",
+     .help =
+         "Takes only the first so many records of each data set: for trying things out. 0: all."},
+    {KEY(max_length), .group = EBB_GROUP_DATA, .type = EBB_OPTION_INT, .commands = TRAIN | EVAL,
+     .text = "auto", .automatic = true, .low = 2, .high = 1e8, .unit = "tokens",
+     .aliases = "max_seq_length max_seq_len seq_length seq_len sequence_len sequence_length "
+                "cutoff_len model_max_length block_size tokenizer.max_seq_len",
+     .help = "The longest sample in tokens, and the size of a bin with packing. auto: the "
+             "longest sample there is, as long as the model takes it. A longer sample stops the "
+             "run unless overlong says otherwise: nothing is cut silently."},
+    {KEY(overlong), .group = EBB_GROUP_DATA, .type = EBB_OPTION_CHOICE, .commands = TRAIN | EVAL,
+     .text = "error", .choices = "error|drop|truncate", .aliases = "excess_length_strategy",
+     .help = "What happens to samples above max_length: error stops before training and names "
+             "the first, drop leaves them out, truncate keeps their first max_length tokens. "
+             "Both say how many there were."},
+    {KEY(packing), .group = EBB_GROUP_DATA, .type = EBB_OPTION_BOOL, .commands = TRAIN,
+     .text = "false", .aliases = "sample_packing pack dataset.packed",
+     .help = "Puts several samples into one row of max_length tokens. They never see each other: "
+             "attention and labels stop at each boundary, and positions begin again. Worth it "
+             "where samples are much shorter than the row."},
+    {KEY(shuffle), .group = EBB_GROUP_DATA, .type = EBB_OPTION_BOOL, .commands = SFT,
+     .text = "true", .aliases = "shuffle_dataset",
+     .help = "A new order of the samples in each epoch, made from the seed. false: as they stand "
+             "in the files."},
+    {KEY(completion_only_loss), .group = EBB_GROUP_DATA, .type = EBB_OPTION_AUTO_BOOL,
+     .commands = TRAIN | EVAL, .text = "auto",
+     .help =
+         "Whether only completions are trained, not prompts. auto: where the format has prompts."},
+
+    /* ---- training ---------------------------------------------------------------------------- */
+    {KEY(output_dir), .group = EBB_GROUP_TRAINING, .type = EBB_OPTION_STRING,
+     .commands = TRAIN | MERGE | INIT, .required = SFT | MERGE | INIT,
+     .aliases = "out_dir output output_directory",
+     .help =
+         "The directory for the result; for training also checkpoints, metrics.jsonl and "
+         "run.json. It is made where it does not exist. One that holds another run is refused: "
+         "see resume_from_checkpoint and overwrite_output_dir."},
+    {KEY(overwrite_output_dir), .group = EBB_GROUP_TRAINING, .type = EBB_OPTION_BOOL,
+     .commands = SFT, .text = "false",
+     .help = "Removes checkpoints, metrics and results of an earlier run in output_dir before "
+             "starting."},
+    {KEY(per_device_train_batch_size), .group = EBB_GROUP_TRAINING, .type = EBB_OPTION_INT,
+     .commands = TRAIN, .text = "1", .low = 1, .high = 65536, .unit = "samples",
+     .aliases = "batch_size micro_batch_size train_batch_size train_micro_batch_size_per_gpu "
+                "per_gpu_train_batch_size",
+     .help = "Samples (with packing: rows) of one micro-batch. More use the machine better and "
+             "need more memory. The batch that an optimizer step sees is this times "
+             "gradient_accumulation_steps."},
+    {KEY(per_device_eval_batch_size), .group = EBB_GROUP_TRAINING, .type = EBB_OPTION_INT,
+     .commands = TRAIN | EVAL, .text = "auto", .automatic = true, .low = 1, .high = 65536,
+     .unit = "samples", .aliases = "batch_size_val eval_batch_size per_gpu_eval_batch_size",
+     .help = "Samples of one micro-batch in evaluation. auto: as in training (1 in 'ebb eval'), "
+             "so that evaluation never needs more memory than training."},
+    {KEY(gradient_accumulation_steps), .group = EBB_GROUP_TRAINING, .type = EBB_OPTION_INT,
+     .commands = SFT, .text = "1", .low = 1, .high = 65536, .unit = "micro-batches",
+     .aliases = "grad_accum_steps accumulation_steps",
+     .help = "Micro-batches of one optimizer step. Raises the batch without raising memory. The "
+             "loss is divided by the labels of the whole step, so the result is that of one "
+             "large batch."},
+    {KEY(num_train_epochs), .group = EBB_GROUP_TRAINING, .type = EBB_OPTION_FLOAT, .commands = SFT,
+     .text = "3", .low = 0, .above = true, .high = 1e6, .unit = "epochs",
+     .aliases = "num_epochs epochs n_epochs max_epochs",
+     .help = "How often the data is gone through. A fraction stops within an epoch."},
+    {KEY(max_steps), .group = EBB_GROUP_TRAINING, .type = EBB_OPTION_INT, .commands = SFT,
+     .text = "0", .low = -1, .high = 1e12, .unit = "optimizer steps",
+     .aliases = "max_train_steps num_train_steps",
+     .help = "Ends the run after so many optimizer steps instead of after num_train_epochs. 0 or "
+             "-1: by epochs."},
+    {KEY(seed), .group = EBB_GROUP_TRAINING, .type = EBB_OPTION_INT,
+     .commands = SFT | GENERATE | INIT, .text = "42", .low = 0, .high = 9007199254740991.0,
+     .aliases = "random_seed data_seed",
+     .help = "Decides the order of the data, starts of adapters and weights, dropout and "
+             "sampling. The same seed gives the same run, bit for bit, on the same machine."},
+    {KEY(logging_steps), .group = EBB_GROUP_TRAINING, .type = EBB_OPTION_INT, .commands = SFT,
+     .text = "1", .low = 1, .high = 1e9, .unit = "optimizer steps", .aliases = "log_every_n_steps",
+     .help =
+         "How often a line with the loss is printed. metrics.jsonl has every step in any case."},
+
+    /* ---- optimizer --------------------------------------------------------------------------- */
+    {KEY(learning_rate), .group = EBB_GROUP_OPTIMIZER, .type = EBB_OPTION_FLOAT, .commands = SFT,
+     .text = "auto", .automatic = true, .low = 0, .above = true, .high = 100,
+     .aliases = "lr optimizer.lr",
+     .help = "The highest learning rate of the schedule. auto: 2e-4 for LoRA, 2e-5 for every "
+             "weight; the run prints it. Lower it where the loss jumps, raise it where it hardly "
+             "falls."},
+    {KEY(lr_scheduler_type), .group = EBB_GROUP_OPTIMIZER, .type = EBB_OPTION_CHOICE,
+     .commands = SFT, .text = "linear",
+     .choices = "constant|constant_with_warmup|linear|cosine|warmup_stable_decay=wsd",
+     .aliases = "lr_scheduler scheduler_type",
+     .help = "How the learning rate goes over the run: linear or cosine down to 0, constant, "
+             "constant after a warmup, or warmup, constant, then a linear decay over the last "
+             "decay_ratio of the steps."},
+    {KEY(warmup_steps), .group = EBB_GROUP_OPTIMIZER, .type = EBB_OPTION_INT, .commands = SFT,
+     .text = "0", .low = 0, .high = 1e9, .unit = "optimizer steps",
+     .aliases = "num_warmup_steps lr_scheduler.num_warmup_steps lr_warmup_steps",
+     .help = "The learning rate climbs from 0 over so many optimizer steps. Steadies the start "
+             "of training."},
+    {KEY(warmup_ratio), .group = EBB_GROUP_OPTIMIZER, .type = EBB_OPTION_FLOAT, .commands = SFT,
+     .text = "0", .low = 0, .high = 1, .unit = "share of all steps", .aliases = "lr_warmup_ratio",
+     .help = "The same as a share of all steps, rounded up. Set this or warmup_steps, not both."},
+    {KEY(decay_ratio), .group = EBB_GROUP_OPTIMIZER, .type = EBB_OPTION_FLOAT, .commands = SFT,
+     .text = "0.1", .low = 0, .high = 1, .unit = "share of all steps", .aliases = "lr_decay_ratio",
+     .help = "The last part of a warmup_stable_decay schedule, in which the learning rate falls."},
+    {KEY(optim), .group = EBB_GROUP_OPTIMIZER, .type = EBB_OPTION_CHOICE, .commands = TRAIN,
+     .text = "adamw",
+     .choices = "adamw=adamw_torch=adamw_torch_fused=adamw_hf=adamw_apex_fused=torch.optim.AdamW|"
+                "sgd=torch.optim.SGD",
+     .aliases = "optimizer optimizer._component_",
+     .help = "The optimizer. adamw keeps two float32 numbers for every trained one, sgd one with "
+             "momentum and none without: for training every weight where AdamW's state does not "
+             "fit."},
+    {KEY(weight_decay), .group = EBB_GROUP_OPTIMIZER, .type = EBB_OPTION_FLOAT, .commands = SFT,
+     .text = "0", .low = 0, .high = 100, .aliases = "optimizer.weight_decay",
+     .help = "Pulls weights towards zero by learning rate times this in each step. Norms and "
+             "biases are left out."},
+    {KEY(adam_beta1), .group = EBB_GROUP_OPTIMIZER, .type = EBB_OPTION_FLOAT, .commands = SFT,
+     .text = "0.9", .low = 0, .high = 0.9999999,
+     .help = "AdamW: how slowly the mean of the gradients changes."},
+    {KEY(adam_beta2), .group = EBB_GROUP_OPTIMIZER, .type = EBB_OPTION_FLOAT, .commands = SFT,
+     .text = "0.999", .low = 0, .high = 0.9999999,
+     .help = "AdamW: how slowly the mean of their squares changes. 0.95 follows changes faster."},
+    {KEY(adam_epsilon), .group = EBB_GROUP_OPTIMIZER, .type = EBB_OPTION_FLOAT, .commands = SFT,
+     .text = "1e-8", .low = 0, .above = true, .high = 1, .aliases = "adam_eps",
+     .help = "AdamW: added to the root of that mean, so that tiny gradients do not become large "
+             "steps."},
+    {KEY(momentum), .group = EBB_GROUP_OPTIMIZER, .type = EBB_OPTION_FLOAT, .commands = TRAIN,
+     .text = "0", .low = 0, .high = 0.9999999, .aliases = "optimizer.momentum",
+     .help = "SGD: how much of the last step goes on. 0.9 is usual; 0 needs no state."},
+    {KEY(max_grad_norm), .group = EBB_GROUP_OPTIMIZER, .type = EBB_OPTION_FLOAT, .commands = SFT,
+     .text = "1", .low = 0, .high = 1e9, .aliases = "clip_grad_norm gradient_clipping grad_clip",
+     .help = "Gradients whose norm is above this are scaled down to it. 0: never. The norm is "
+             "printed in any case."},
+    {KEY(stochastic_rounding), .group = EBB_GROUP_OPTIMIZER, .type = EBB_OPTION_BOOL,
+     .commands = TRAIN, .text = "false",
+     .help = "Trains bfloat16 weights without an exact float32 master: each update is rounded up "
+             "or down at random, right on average. Saves 2 bytes a weight. Only for training "
+             "every weight in bfloat16."},
+
+    /* ---- LoRA -------------------------------------------------------------------------------- */
+    {KEY(use_peft), .group = EBB_GROUP_LORA, .type = EBB_OPTION_BOOL, .commands = TRAIN,
+     .text = "false", .aliases = "use_lora lora",
+     .help = "Trains a LoRA adapter: two thin matrices beside each chosen weight, which itself "
+             "stays as it is. Needs far less memory than training every weight, and the result "
+             "is a small file."},
+    {KEY(lora_r), .group = EBB_GROUP_LORA, .type = EBB_OPTION_INT, .commands = TRAIN, .text = "16",
+     .low = 1, .high = 4096, .aliases = "lora_rank peft_r model.lora_rank",
+     .help = "The rank: width of the thin matrices. A higher one can learn more and costs memory "
+             "and time in proportion."},
+    {KEY(lora_alpha), .group = EBB_GROUP_LORA, .type = EBB_OPTION_FLOAT, .commands = TRAIN,
+     .text = "32", .low = 0, .above = true, .high = 1e6, .aliases = "model.lora_alpha",
+     .help = "The adapter's output is scaled by lora_alpha / lora_r (with use_rslora by "
+             "lora_alpha / sqrt(lora_r))."},
+    {KEY(lora_dropout), .group = EBB_GROUP_LORA, .type = EBB_OPTION_FLOAT, .commands = TRAIN,
+     .text = "0", .low = 0, .high = 0.95, .aliases = "model.lora_dropout",
+     .help = "The share of the adapter's inputs that are set to zero at random while training. "
+             "Helps small data sets against overfitting."},
+    {KEY(lora_target_modules), .group = EBB_GROUP_LORA, .type = EBB_OPTION_LIST, .commands = TRAIN,
+     .text = "all-linear", .aliases = "lora_targets target_modules",
+     .help = "Which weights get an adapter: all-linear (every matrix of the layers), or names "
+             "such as q_proj,v_proj."},
+    {KEY(use_rslora), .group = EBB_GROUP_LORA, .type = EBB_OPTION_BOOL, .commands = TRAIN,
+     .text = "false", .aliases = "lora_use_rslora peft_use_rslora",
+     .help = "Scales by lora_alpha / sqrt(lora_r), which keeps high ranks (64 and more) learning."},
+
+    /* ---- memory ------------------------------------------------------------------------------ */
+    {KEY(memory_budget), .group = EBB_GROUP_MEMORY, .type = EBB_OPTION_SIZE, .commands = RUN,
+     .low = 1 << 16, .aliases = "device_memory_budget",
+     .help = "How much device memory the run may use, as a size or as a share of what there is. "
+             "Within it Ebb decides what stays, what goes to host memory and comes back, and "
+             "what is computed again; what cannot fit is refused before the run. On the CPU, "
+             "device memory is a part of main memory that is reserved for the run, which makes "
+             "the CPU a simulated accelerator. Without it there is no bound."},
+    {KEY(host_memory_budget), .group = EBB_GROUP_MEMORY, .type = EBB_OPTION_SIZE, .commands = TRAIN,
+     .low = 1 << 12,
+     .help = "How much host memory activations may move out to. Without it there is no bound."},
+    {KEY(gradient_checkpointing), .group = EBB_GROUP_MEMORY, .type = EBB_OPTION_AUTO_BOOL,
+     .commands = TRAIN, .text = "auto",
+     .aliases =
+         "enable_activation_checkpointing use_gradient_checkpointing activation_checkpointing",
+     .help = "Keeps only the input of each layer and computes the rest again in the backward "
+             "pass: about a third more work, far less memory. auto: as little of it as "
+             "memory_budget allows. The numbers are the same, bit for bit."},
+    {KEY(activation_offloading), .group = EBB_GROUP_MEMORY, .type = EBB_OPTION_AUTO_BOOL,
+     .commands = TRAIN, .text = "auto", .aliases = "enable_activation_offloading",
+     .help = "Moves what the backward pass needs out to host memory and back in time. true with "
+             "gradient_checkpointing: true moves the layers' inputs; with "
+             "gradient_checkpointing: false everything that is saved, as TRL does. auto: what "
+             "memory_budget makes necessary. On the CPU it needs memory_budget."},
+    {KEY(activation_offloading_use_streams), .group = EBB_GROUP_MEMORY, .type = EBB_OPTION_BOOL,
+     .commands = TRAIN, .text = "true",
+     .aliases = "enable_activation_offloading_use_streams offload_with_streams",
+     .help = "Copies on queues of their own while computing goes on. false copies in between: "
+             "simpler to reason about, and slower."},
+    {KEY(activations), .group = EBB_GROUP_MEMORY, .type = EBB_OPTION_YAML, .commands = TRAIN,
+     .help =
+         "Decides by hand what becomes of each saved tensor: {x: host, o: keep, gate_up: "
+         "recompute}. Slots are x (a layer's input), qkv, o (attention's output), x2 (after "
+         "attention), gate_up; policies are keep, host, recompute; what is not named is "
+         "recomputed, x kept. A list of at most four such mappings gives ranges of layers their "
+         "own: [{layers: 0-11, x: host, every: 4}, {layers: 12-, o: keep}]. Replaces "
+         "gradient_checkpointing and activation_offloading."},
+    {KEY(offload_params), .group = EBB_GROUP_MEMORY, .type = EBB_OPTION_CHOICE, .commands = TRAIN,
+     .text = "auto", .choices = "auto|false|cpu=true", .aliases = "cpu_offload fsdp_cpu_offload",
+     .help =
+         "Where weights live between uses. Ebb keeps them in device memory; cpu is not offered."},
+    {KEY(offload_optimizer), .group = EBB_GROUP_MEMORY, .type = EBB_OPTION_CHOICE,
+     .commands = TRAIN, .text = "auto", .choices = "auto|false|cpu=true",
+     .help = "Where optimizer state lives between steps. Ebb keeps it in device memory; cpu is "
+             "not offered."},
+
+    /* ---- evaluation and checkpoints ---------------------------------------------------------- */
+    {KEY(eval_strategy), .group = EBB_GROUP_EVALUATION, .type = EBB_OPTION_CHOICE,
+     .commands = TRAIN, .text = "no", .choices = "no|steps|epoch", .aliases = "evaluation_strategy",
+     .help = "When the validation data's loss is measured: never, every eval_steps optimizer "
+             "steps, or after each epoch. Needs eval_dataset, dataset_test_split or "
+             "validation_split."},
+    {KEY(eval_steps), .group = EBB_GROUP_EVALUATION, .type = EBB_OPTION_INT, .commands = SFT,
+     .text = "100", .low = 1, .high = 1e9, .unit = "optimizer steps",
+     .aliases = "run_val_every_n_steps evals_every",
+     .help = "How often, with eval_strategy: steps."},
+    {KEY(save_strategy), .group = EBB_GROUP_EVALUATION, .type = EBB_OPTION_CHOICE, .commands = SFT,
+     .text = "epoch", .choices = "no|steps|epoch",
+     .help = "When a checkpoint is written, from which a run goes on exactly as if it had never "
+             "stopped: never, every save_steps optimizer steps, or after each epoch. The result "
+             "is saved at the end in any case, and a checkpoint when the run is interrupted."},
+    {KEY(save_steps), .group = EBB_GROUP_EVALUATION, .type = EBB_OPTION_INT, .commands = SFT,
+     .text = "100", .low = 1, .high = 1e9, .unit = "optimizer steps",
+     .aliases = "save_every_n_steps", .help = "How often, with save_strategy: steps."},
+    {KEY(save_total_limit), .group = EBB_GROUP_EVALUATION, .type = EBB_OPTION_INT, .commands = SFT,
+     .text = "0", .low = 0, .high = 1e6, .unit = "checkpoints",
+     .aliases = "keep_last_n_checkpoints max_checkpoints",
+     .help = "How many checkpoints are kept; older ones are removed, the best one never. 0: all."},
+    {KEY(load_best_model_at_end), .group = EBB_GROUP_EVALUATION, .type = EBB_OPTION_BOOL,
+     .commands = SFT, .text = "false",
+     .help = "The result is the checkpoint with the lowest validation loss instead of the last "
+             "state. Evaluation and checkpoints must then fall on the same steps."},
+    {KEY(early_stopping_patience), .group = EBB_GROUP_EVALUATION, .type = EBB_OPTION_INT,
+     .commands = SFT, .text = "0", .low = 0, .high = 1e6, .unit = "evaluations",
+     .help = "Stops after so many evaluations in a row without a lower validation loss. 0: never."},
+    {KEY(early_stopping_threshold), .group = EBB_GROUP_EVALUATION, .type = EBB_OPTION_FLOAT,
+     .commands = SFT, .text = "0", .low = 0, .high = 1e6,
+     .help = "How much lower counts as lower for early_stopping_patience."},
+    {KEY(resume_from_checkpoint), .group = EBB_GROUP_EVALUATION, .type = EBB_OPTION_STRING,
+     .commands = SFT, .text = "false", .aliases = "resume auto_resume_from_checkpoints",
+     .help = "Goes on from a checkpoint: true takes the newest whole one in output_dir, a path "
+             "that one. Weights, optimizer, data order and numerics are taken from it, so that "
+             "the result is that of an uninterrupted run."},
+
+    /* ---- generation -------------------------------------------------------------------------- */
+    {KEY(prompt), .group = EBB_GROUP_GENERATION, .type = EBB_OPTION_STRING, .commands = GENERATE,
+     .help = "The text to continue. Without it the prompt is read from standard input."},
+    {KEY(prompt_lines), .group = EBB_GROUP_GENERATION, .type = EBB_OPTION_BOOL,
+     .commands = GENERATE, .text = "false",
+     .help =
+         "Takes each line of standard input as a prompt of its own, instead of all of it as one."},
+    {KEY(max_new_tokens), .group = EBB_GROUP_GENERATION, .type = EBB_OPTION_INT,
+     .commands = GENERATE, .text = "128", .low = 1, .high = 1e7, .unit = "tokens",
+     .help = "Stops after so many tokens, if no end of text comes first."},
+    {KEY(temperature), .group = EBB_GROUP_GENERATION, .type = EBB_OPTION_FLOAT,
+     .commands = GENERATE, .text = "0", .low = 0, .high = 100,
+     .help = "0 always takes the likeliest token. Above it tokens are drawn at random; lower is "
+             "closer to the likeliest, 1 is the model's own distribution."},
+    {KEY(top_p), .group = EBB_GROUP_GENERATION, .type = EBB_OPTION_FLOAT, .commands = GENERATE,
+     .text = "1", .low = 0, .above = true, .high = 1,
+     .help =
+         "Draws only from the likeliest tokens that together have this probability. 1: from all."},
+    {KEY(top_k), .group = EBB_GROUP_GENERATION, .type = EBB_OPTION_INT, .commands = GENERATE,
+     .text = "0", .low = 0, .high = 1e7, .unit = "tokens",
+     .help = "Draws only from the so many likeliest tokens. 0: from all."},
+    {KEY(repetition_penalty), .group = EBB_GROUP_GENERATION, .type = EBB_OPTION_FLOAT,
+     .commands = GENERATE, .text = "1", .low = 0, .above = true, .high = 100,
+     .help = "Above 1 makes tokens that already occurred less likely. 1: off."},
+
+    /* ---- machine and output ------------------------------------------------------------------ */
+    {KEY(device), .group = EBB_GROUP_MACHINE, .type = EBB_OPTION_CHOICE, .commands = RUN,
+     .text = "auto", .choices = "auto|cpu|cuda=cuda:0", .aliases = "device_map",
+     .help = "Where the run computes. auto: the best that this build has, which is the CPU."},
+    {KEY(threads), .group = EBB_GROUP_MACHINE, .type = EBB_OPTION_INT, .commands = RUN, .text = "0",
+     .low = 0, .high = 4096, .unit = "threads", .aliases = "num_threads",
+     .help = "CPU threads that compute. 0: every processor that the process may use. Sums of a "
+             "run depend on it in the last bits, so it is part of what a resumed run takes from "
+             "its checkpoint."},
+    {KEY(json), .group = EBB_GROUP_MACHINE, .type = EBB_OPTION_BOOL, .commands = PLAN | EVAL,
+     .text = "false", .help = "Prints the result as one JSON object instead of a table."},
+};
+
+/* ---- other projects' spellings --------------------------------------------------------------- */
+
+static const struct ebb_spelling spellings[] = {
+    {"adapter", "use_peft", "lora=true|none=false|full=false|qlora=!|*",
+     "Ebb does not train on quantised weights: adapter: lora trains on the weights as they are"},
+    {"finetuning_type", "use_peft", "lora=true|full=false|freeze=!|oft=!|*",
+     "Ebb trains a LoRA adapter (finetuning_type: lora) or every weight (full)"},
+    {"lora_target", "lora_target_modules", "all=all-linear|*", NULL},
+    {"lora_target_linear", "lora_target_modules", "true=all-linear|false=!",
+     "name the modules with lora_target_modules instead, such as q_proj,v_proj"},
+    {"model.apply_lora_to_mlp", "lora_target_modules",
+     "true=all-linear|false=q_proj,k_proj,v_proj,o_proj", NULL},
+    {"bf16", "dtype", "true=bfloat16|false=float32|auto=auto|full=bfloat16", NULL},
+    {"train_on_inputs", "completion_only_loss", "true=false|false=true", NULL},
+    {"train_on_prompt", "completion_only_loss", "true=false|false=true", NULL},
+    {"dataset.train_on_input", "completion_only_loss", "true=false|false=true", NULL},
+    {"do_sample", "temperature", "true=1|false=0", NULL},
+};
+
+static const struct ebb_foreign_key foreign[] = {
+    {"fp16 float16 half", true, "false auto",
+     "Ebb trains in bfloat16 or float32, which need no loss scaling: dtype: bfloat16"},
+    {"load_in_4bit load_in_8bit quantization_bit quantize_base model.quantize_base "
+     "quantization_config",
+     true, "false none 0 16",
+     "Ebb trains on weights as they are: leave it out, and use memory_budget if they are tight"},
+    {"use_dora lora_use_dora model.use_dora peft_use_dora", true, "false",
+     "Ebb trains plain and rank-stabilised LoRA: use_rslora: true"},
+    {"lora_modules_to_save modules_to_save additional_target", true, "none false",
+     "an adapter of Ebb holds LoRA matrices only"},
+    {"model.apply_lora_to_output", true, "false", "Ebb puts no adapter on the output head"},
+    {"deepspeed fsdp fsdp_config fsdp2 ddp_backend tensor_parallel_dim context_parallel_dim", true,
+     "none false 1",
+     "Ebb trains on one device: use memory_budget and activation_offloading where it is short of "
+     "memory"},
+    {"neftune_noise_alpha", true, "none 0", "Ebb adds no noise to embeddings: leave it out"},
+    {"label_smoothing_factor", true, "0 0.0 none",
+     "Ebb trains on plain cross-entropy: leave it out"},
+    {"push_to_hub hub_model_id hub_token", true, "false none",
+     "Ebb never uploads: the result in output_dir is laid out as the Hub wants it"},
+    {"datasets", true, "none", "name one file or directory of files with dataset_name"},
+    {"chat_template chat_template_path template prompt_template tokenizer.prompt_template", true,
+     "none default",
+     "records become text as they are written: format them before, or use the formats of "
+     "dataset_format"},
+    {"assistant_only_loss train_on_eos", true, "false none",
+     "completion_only_loss trains completions without prompts"},
+    {"resize_token_embeddings resize_vocab", true, "false",
+     "the model's vocabulary stays as it is"},
+    {"deterministic cudnn_deterministic_mode full_determinism", false, "",
+     "runs on the CPU are always deterministic, bit for bit"},
+    {"use_liger_kernel use_liger liger_kernel enable_liger_kernel", false, "",
+     "Ebb always computes the loss in chunks, so that logits never exist whole"},
+    {"loss chunked_nll loss_type", false, "",
+     "Ebb always trains on cross-entropy, computed in chunks of the labels"},
+    {"flash_attention flash_attn attn_implementation sdp_attention xformers_attention padding_free",
+     false, "", "attention never stores its scores, and padding is never computed"},
+    {"pad_to_multiple_of pad_to_sequence_len eval_packing group_by_length length_column_name",
+     false, "", "Ebb lays samples end to end without padding"},
+    {"packing_strategy packing_efficiency_threshold neat_packing sample_packing_eff_est", false, "",
+     "packing puts whole samples into rows, first-fit from the longest down; none is cut"},
+    {"dataloader_num_workers dataloader_pin_memory dataloader_prefetch_factor "
+     "dataloader_drop_last dataset_num_proc dataset_processes preprocessing_num_workers "
+     "dataset_batch_size collate_fn dataset_prepared_path overwrite_cache remove_unused_columns "
+     "dataset_kwargs",
+     false, "",
+     "the whole data set is tokenized before step 1, and its last, smaller batch is trained too"},
+    {"gradient_checkpointing_kwargs ac_mode ac_option selective_ac_option", false, "",
+     "Ebb recomputes what the plan says; 'activations' chooses by hand"},
+    {"use_pin_memory pin_memory", false, "",
+     "host memory for moves is reserved once, before step 1; on the CPU there is nothing to pin"},
+    {"min_offload_size", false, "",
+     "Ebb moves the few tensors that are worth it, chosen by the plan, not by size"},
+    {"max_fwd_stash_size", false, "", "how many moves are under way at once is part of the plan"},
+    {"optimizer_in_bwd optimizer_in_backward", true, "false",
+     "the update waits for the norm of all gradients: leave it out"},
+    {"optim_args optim_target_modules", true, "none",
+     "use adam_beta1, adam_beta2, adam_epsilon, momentum and weight_decay"},
+    {"optimizer.fused optimizer.foreach optimizer.amsgrad", false, "",
+     "the update is always one sweep over all weights"},
+    {"compile torch_compile torch_compile_backend torch_compile_mode", false, "",
+     "there is nothing to compile: a step is planned before the run"},
+    {"report_to use_wandb wandb_project wandb_run_name wandb_entity run_name use_tensorboard "
+     "metric_logger plot_loss metric_logger. logging_dir",
+     false, "", "metrics go to output_dir/metrics.jsonl, one JSON object a step"},
+    {"log_level log_peak_memory_stats logging_first_step logging_strategy disable_tqdm "
+     "include_tokens_per_second include_num_input_tokens_seen skip_memory_metrics log_on_each_node",
+     false, "", "memory, speed and tokens of every step are in output_dir/metrics.jsonl"},
+    {"profiler profiler.", false, "", "EBB_LOG=all in the environment prints what the engine does"},
+    {"save_safetensors save_only_model save_adapter_weights_only enable_async_checkpointing "
+     "save_on_each_node",
+     false, "", "results are safetensors; checkpoints hold all that a resumed run needs"},
+    {"ddp_find_unused_parameters local_rank ddp_timeout world_size average_tokens_across_devices",
+     false, "", "one process trains on one device"},
+    {"metric_for_best_model greater_is_better", false, "",
+     "the best model is the one with the lowest eval_loss"},
+    {"do_train do_eval do_predict stage prediction_loss_only eval_accumulation_steps "
+     "batch_eval_metrics",
+     false, "",
+     "'ebb sft' trains, and evaluates as eval_strategy says; evaluation keeps no logits"},
+    {"lora_bias bias lora_task_type task_type init_lora_weights peft_type", false, "",
+     "adapters start and are saved as PEFT's plain LoRA without biases"},
+    {"model_type tokenizer_type trust_remote_code use_fast_tokenizer model_revision revision "
+     "cache_dir special_tokens strict attn_bias use_cache is_llama_derived_model tokenizer.path "
+     "tokenizer.merges_file",
+     false, "",
+     "model and tokenizer are what the model's directory says; no code is ever loaded from it"},
+    {"model._component_ tokenizer._component_ dataset._component_ checkpointer._component_ "
+     "checkpointer. loss._component_ lr_scheduler._component_ model.lora_attn_modules",
+     false, "",
+     "Ebb has no components: model and data are named by model_name_or_path and dataset_name, "
+     "LoRA by lora_*"},
+    {"max_steps_per_epoch", true, "none", "max_steps ends the run after so many optimizer steps"},
+    {"tf32 bf16_full_eval fp16_full_eval auto_find_batch_size accelerator_config", false, "",
+     "evaluation runs inside the plan in the type of training"},
+    {"low_cpu_ram gc_steps torch_empty_cache_steps", false, "",
+     "nothing is allocated after step 1"},
+};
+
+const struct ebb_option *ebb_option_table(size_t *count)
+{
+    *count = sizeof table / sizeof table[0];
+    return table;
+}
+
+const struct ebb_spelling *ebb_spelling_table(size_t *count)
+{
+    *count = sizeof spellings / sizeof spellings[0];
+    return spellings;
+}
+
+const struct ebb_foreign_key *ebb_foreign_table(size_t *count)
+{
+    *count = sizeof foreign / sizeof foreign[0];
+    return foreign;
+}

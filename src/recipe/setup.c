@@ -1,0 +1,409 @@
+/* The wiring that recipes and commands share.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "recipe/setup.h"
+
+#include <errno.h>
+#include <math.h>
+#include <poll.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/file.h"
+
+static bool holds(struct ebb_ctx *ctx, const char *dir, const char *name, enum ebb_status *status)
+{
+    char *path = ebb_path_join(ctx, dir, name);
+    if (path == NULL) {
+        *status = EBB_NO_MEMORY;
+        return false;
+    }
+    bool found = ebb_file_exists(path);
+    ebb_mem_free(ctx, path);
+    return found;
+}
+
+/* ---- model ----------------------------------------------------------------------------------- */
+
+/* The base model that an adapter names, unless the user named one. */
+static enum ebb_status find_base(struct ebb_setup *setup, const struct ebb_recipe_env *env)
+{
+    struct ebb_adapter_config adapter = {0};
+    EBB_TRY(ebb_adapter_config_load(setup->ctx, setup->adapter_dir, &adapter));
+    enum ebb_status status = EBB_OK;
+    if (adapter.base_model == NULL || adapter.base_model[0] == 0)
+        status = EBB_FAIL(
+            setup->ctx, EBB_BAD_CONFIG,
+            "the adapter in '%s' does not name its base model\n"
+            "try:   model_name_or_path=BASE adapter_name_or_path=%s",
+            setup->adapter_dir, setup->adapter_dir);
+    if (status == EBB_OK) {
+        setup->base_name = ebb_mem_strdup(setup->ctx, adapter.base_model);
+        status = setup->base_name
+                     ? ebb_model_find(setup->ctx, adapter.base_model, &env->hub, &setup->model_dir)
+                     : EBB_NO_MEMORY;
+    }
+    ebb_adapter_config_clear(setup->ctx, &adapter);
+    return status;
+}
+
+static enum ebb_status find_dirs(struct ebb_setup *setup, const struct ebb_recipe_env *env)
+{
+    struct ebb_ctx *ctx = setup->ctx;
+    const struct ebb_config *config = setup->config;
+    enum ebb_status status = EBB_OK;
+    if (config->model_name_or_path == NULL && config->adapter_name_or_path == NULL)
+        return EBB_FAIL(
+            ctx, EBB_BAD_CONFIG,
+            "'ebb %s' needs 'model_name_or_path' or 'adapter_name_or_path'\n"
+            "help:  ebb help model_name_or_path",
+            ebb_command_name(ebb_options_command(setup->options)));
+    if (config->adapter_name_or_path)
+        EBB_TRY(ebb_model_find(ctx, config->adapter_name_or_path, &env->hub, &setup->adapter_dir));
+    if (config->model_name_or_path == NULL) return find_base(setup, env);
+    EBB_TRY(ebb_model_find(ctx, config->model_name_or_path, &env->hub, &setup->model_dir));
+    bool adapter = holds(ctx, setup->model_dir, "adapter_config.json", &status);
+    bool model = holds(ctx, setup->model_dir, "config.json", &status);
+    EBB_TRY(status);
+    if (adapter && !model) {
+        if (setup->adapter_dir)
+            return EBB_FAIL(ctx, EBB_BAD_CONFIG,
+                            "both model_name_or_path ('%s') and adapter_name_or_path ('%s') are "
+                            "adapters\n"
+                            "try:   the base model as model_name_or_path",
+                            config->model_name_or_path, config->adapter_name_or_path);
+        setup->adapter_dir = setup->model_dir;
+        setup->model_dir = NULL;
+        EBB_TRY(find_base(setup, env));
+        ebb_log(ctx, EBB_LOG_INFO, "model", "%s is an adapter of %s", config->model_name_or_path,
+                setup->base_name);
+        return EBB_OK;
+    }
+    setup->base_name = ebb_mem_strdup(ctx, config->model_name_or_path);
+    return setup->base_name ? EBB_OK : EBB_NO_MEMORY;
+}
+
+enum ebb_status ebb_setup_model(struct ebb_ctx *ctx, struct ebb_options *options,
+                                const struct ebb_config *config, const struct ebb_recipe_env *env,
+                                struct ebb_setup *setup)
+{
+    setup->ctx = ctx;
+    setup->options = options;
+    setup->config = config;
+    EBB_TRY(find_dirs(setup, env));
+    EBB_TRY(ebb_model_config_load(ctx, setup->model_dir, &setup->model));
+    EBB_TRY(ebb_weight_list_create(ctx, setup->model, &setup->weights));
+    struct ebb_engine_request *request = &setup->request;
+    request->model_dir = setup->model_dir;
+    request->adapter_dir = setup->adapter_dir;
+    if (config->dtype == EBB_DTYPE_KEY_AUTO)
+        request->storage = setup->model->dtype == EBB_F32 ? EBB_F32 : EBB_BF16;
+    else
+        request->storage = config->dtype == EBB_DTYPE_KEY_FLOAT32 ? EBB_F32 : EBB_BF16;
+    request->threads = (int)config->threads;
+    request->seed = (uint64_t)config->seed;
+    request->streams = config->activation_offloading_use_streams;
+    request->device_budget = ebb_setup_budget(&config->memory_budget);
+    return EBB_OK;
+}
+
+int64_t ebb_setup_budget(const struct ebb_amount *amount)
+{
+    if (amount->bytes > 0) return amount->bytes;
+    if (amount->percent > 0)
+        return (int64_t)(amount->percent / 100 * (double)ebb_host_bytes_total());
+    return 0;
+}
+
+enum ebb_status ebb_setup_tokenizer(struct ebb_setup *setup)
+{
+    EBB_TRY(ebb_tokenizer_load(setup->ctx, setup->model_dir, &setup->tokenizer));
+    int64_t tokens = ebb_tokenizer_vocab_size(setup->tokenizer);
+    if (tokens > setup->model->vocab)
+        return EBB_FAIL(setup->ctx, EBB_BAD_FILE,
+                        "the tokenizer in '%s' has %lld tokens, but the model's embedding has "
+                        "%lld rows: they do not belong together",
+                        setup->model_dir, (long long)tokens, (long long)setup->model->vocab);
+    return EBB_OK;
+}
+
+/* ---- data ------------------------------------------------------------------------------------ */
+
+/* What samples may be at most: max_length, or what the model takes. */
+static int64_t length_limit(struct ebb_setup *setup)
+{
+    int64_t model = setup->model->max_positions;
+    if (setup->config->max_length == EBB_AUTO_INT) return model;
+    if (setup->config->max_length > model)
+        ebb_warn_once(setup->ctx, "max_length",
+                      "max_length %lld is beyond the %lld positions that the model was made for",
+                      (long long)setup->config->max_length, (long long)model);
+    return setup->config->max_length;
+}
+
+static enum ebb_status load_set(struct ebb_setup *setup, const char *path, const char *split,
+                                struct ebb_dataset **dataset)
+{
+    const struct ebb_config *config = setup->config;
+    struct ebb_dataset_options options = {.path = path,
+                                          .split = split,
+                                          .format = config->dataset_format,
+                                          .text_field = config->dataset_text_field,
+                                          .max_length = length_limit(setup),
+                                          .overlong = (enum ebb_overlong)config->overlong,
+                                          .max_samples = config->dataset_max_samples};
+    options.completion_only = config->completion_only_loss == EBB_AUTO ? EBB_COMPLETION_ONLY_AUTO
+                              : config->completion_only_loss == EBB_TRUE
+                                  ? EBB_COMPLETION_ONLY_TRUE
+                                  : EBB_COMPLETION_ONLY_FALSE;
+    return ebb_dataset_load(setup->ctx, setup->tokenizer, &options, dataset);
+}
+
+/* dataset_train_split and its counterpart, as validation_split cuts them; the caller frees both. */
+static enum ebb_status cut_splits(struct ebb_setup *setup, char **train, char **eval)
+{
+    const struct ebb_config *config = setup->config;
+    *train = *eval = NULL;
+    if (config->validation_split > 0) {
+        int kept = 100 - (int)lround(config->validation_split * 100);
+        if (strchr(config->dataset_train_split, '['))
+            return EBB_FAIL(setup->ctx, EBB_BAD_CONFIG,
+                            "validation_split cannot cut a slice again\n"
+                            "where: %s\n"
+                            "try:   dataset_test_split with the other slice, without "
+                            "validation_split",
+                            ebb_options_where(setup->options, "dataset_train_split"));
+        *train = ebb_mem_format(setup->ctx, "%s[:%d%%]", config->dataset_train_split, kept);
+        *eval = ebb_mem_format(setup->ctx, "%s[%d%%:]", config->dataset_train_split, kept);
+        return *train && *eval ? EBB_OK : EBB_NO_MEMORY;
+    }
+    *train = ebb_mem_strdup(setup->ctx, config->dataset_train_split);
+    if (*train == NULL) return EBB_NO_MEMORY;
+    if (config->dataset_test_split == NULL) return EBB_OK;
+    *eval = ebb_mem_strdup(setup->ctx, config->dataset_test_split);
+    return *eval ? EBB_OK : EBB_NO_MEMORY;
+}
+
+static enum ebb_status load_sets(struct ebb_setup *setup)
+{
+    const struct ebb_config *config = setup->config;
+    char *train = NULL, *eval = NULL;
+    enum ebb_status status = cut_splits(setup, &train, &eval);
+    if (status == EBB_OK) status = load_set(setup, config->dataset_name, train, &setup->train_set);
+    if (status == EBB_OK && config->eval_strategy != EBB_STRATEGY_KEY_NO)
+        status = load_set(setup, config->eval_dataset ? config->eval_dataset : config->dataset_name,
+                          eval, &setup->eval_set);
+    ebb_mem_free(setup->ctx, eval);
+    ebb_mem_free(setup->ctx, train);
+    return status;
+}
+
+static void settle_length(struct ebb_setup *setup)
+{
+    int64_t longest = setup->train_set ? setup->train_set->longest : 0;
+    if (setup->eval_set && setup->eval_set->longest > longest) longest = setup->eval_set->longest;
+    setup->max_length = setup->config->max_length;
+    if (setup->max_length != EBB_AUTO_INT) return;
+    setup->max_length = longest;
+    ebb_log(setup->ctx, EBB_LOG_INFO, "data", "max_length: %lld, the longest sample",
+            (long long)longest);
+}
+
+static void widen(struct ebb_capacity *capacity, const struct ebb_loader *loader)
+{
+    const struct ebb_loader_facts *facts = ebb_loader_describe(loader);
+    if (facts->tokens_max > capacity->tokens) capacity->tokens = facts->tokens_max;
+    if (facts->docs_max > capacity->docs) capacity->docs = facts->docs_max;
+    if (facts->longest > capacity->doc_tokens) capacity->doc_tokens = facts->longest;
+}
+
+static enum ebb_status create_loader(struct ebb_setup *setup, const struct ebb_dataset *dataset,
+                                     int64_t batch, bool shuffle, struct ebb_loader **loader)
+{
+    struct ebb_loader_options options = {.packing = setup->config->packing,
+                                         .shuffle = shuffle,
+                                         .per_device_batch_size = batch,
+                                         .max_length = setup->max_length,
+                                         .seed = (uint64_t)setup->config->seed,
+                                         .world = 1};
+    EBB_TRY(ebb_loader_create(setup->ctx, dataset, &options, loader));
+    widen(&setup->request.capacity, *loader);
+    return EBB_OK;
+}
+
+/* Without data: a micro-batch of whole rows. Packed rows may hold many documents, of which only
+ * the table of their starts grows. */
+static enum ebb_status assume_capacity(struct ebb_setup *setup)
+{
+    const struct ebb_config *config = setup->config;
+    struct ebb_capacity *capacity = &setup->request.capacity;
+    if (config->max_length == EBB_AUTO_INT)
+        return EBB_FAIL(
+            setup->ctx, EBB_BAD_CONFIG,
+            "without dataset_name 'ebb plan' needs max_length\n"
+            "try:   max_length=2048, or dataset_name=FILE to plan for its samples");
+    setup->max_length = config->max_length;
+    int64_t batch = config->per_device_train_batch_size;
+    if (config->eval_strategy != EBB_STRATEGY_KEY_NO && setup->eval_batch > batch)
+        batch = setup->eval_batch;
+    capacity->tokens = batch * setup->max_length;
+    capacity->docs = config->packing ? batch + capacity->tokens / 16 : batch;
+    capacity->doc_tokens = setup->max_length;
+    return EBB_OK;
+}
+
+enum ebb_status ebb_setup_data(struct ebb_setup *setup)
+{
+    const struct ebb_config *config = setup->config;
+    setup->eval_batch = config->per_device_eval_batch_size;
+    if (setup->eval_batch == EBB_AUTO_INT) setup->eval_batch = config->per_device_train_batch_size;
+    if (config->dataset_name == NULL) return assume_capacity(setup);
+    EBB_TRY(load_sets(setup));
+    settle_length(setup);
+    EBB_TRY(create_loader(setup, setup->train_set, config->per_device_train_batch_size,
+                          config->shuffle, &setup->train));
+    if (setup->eval_set)
+        EBB_TRY(create_loader(setup, setup->eval_set, setup->eval_batch, false, &setup->eval));
+    return EBB_OK;
+}
+
+enum ebb_status ebb_setup_eval_data(struct ebb_setup *setup)
+{
+    const struct ebb_config *config = setup->config;
+    const char *path = config->eval_dataset ? config->eval_dataset : config->dataset_name;
+    if (path == NULL)
+        return EBB_FAIL(setup->ctx, EBB_BAD_CONFIG,
+                        "'ebb eval' needs 'dataset_name' or 'eval_dataset'\n"
+                        "help:  ebb help dataset_name");
+    setup->eval_batch =
+        config->per_device_eval_batch_size == EBB_AUTO_INT ? 1 : config->per_device_eval_batch_size;
+    char *train = NULL, *eval = NULL;
+    enum ebb_status status = cut_splits(setup, &train, &eval);
+    if (status == EBB_OK) status = load_set(setup, path, eval, &setup->eval_set);
+    ebb_mem_free(setup->ctx, eval);
+    ebb_mem_free(setup->ctx, train);
+    EBB_TRY(status);
+    settle_length(setup);
+    return create_loader(setup, setup->eval_set, setup->eval_batch, false, &setup->eval);
+}
+
+/* ---- training -------------------------------------------------------------------------------- */
+
+static enum ebb_status make_adapter(struct ebb_setup *setup)
+{
+    const struct ebb_config *config = setup->config;
+    setup->new_adapter = config->use_peft && setup->adapter_dir == NULL;
+    if (!setup->new_adapter) return EBB_OK;
+    struct ebb_adapter_config *adapter = &setup->adapter;
+    adapter->rank = config->lora_r;
+    adapter->alpha = config->lora_alpha;
+    adapter->dropout = config->lora_dropout;
+    adapter->rslora = config->use_rslora;
+    adapter->base_model = ebb_mem_strdup(setup->ctx, setup->base_name);
+    if (adapter->base_model == NULL) return EBB_NO_MEMORY;
+    EBB_TRY(ebb_adapter_config_targets(setup->ctx, &setup->weights, config->lora_target_modules,
+                                       adapter));
+    setup->request.new_adapter = adapter;
+    return EBB_OK;
+}
+
+static enum ebb_status fail_slot(struct ebb_setup *setup, const struct ebb_net *net,
+                                 const struct ebb_activation_rule *rule)
+{
+    struct ebb_str names = {0};
+    enum ebb_status status = EBB_OK;
+    for (int i = 0; status == EBB_OK && i < net->slot_count; i++)
+        status = ebb_str_addf(setup->ctx, &names, "%s%s", i == 0 ? "" : ", ", net->slots[i].name);
+    bool argument = ebb_options_origin(setup->options, "activations").kind == EBB_ORIGIN_ARGUMENT;
+    if (status == EBB_OK)
+        status = EBB_FAIL(setup->ctx, EBB_BAD_CONFIG,
+                          "activations: a layer has no slot '%s'; it has %s\n"
+                          "where: %s:%d:%d\n"
+                          "help:  ebb help activations",
+                          rule->slot, names.data,
+                          argument ? "command line" : ebb_options_path(setup->options), rule->line,
+                          rule->column);
+    ebb_str_free(setup->ctx, &names);
+    return status;
+}
+
+/* Slots by name become the net's indices. */
+static enum ebb_status resolve_rules(struct ebb_setup *setup)
+{
+    struct ebb_activation_rule list[EBB_ACTIVATION_RULES];
+    struct ebb_net *net = NULL;
+    int64_t count = 0;
+    if (setup->config->activations == NULL) return EBB_OK;
+    EBB_TRY(ebb_activations_parse(setup->ctx, ebb_options_path(setup->options),
+                                  setup->config->activations, list, &count));
+    /* Only the names are wanted: the smallest net of this model has them. */
+    struct ebb_decoder_options options = {.storage = setup->request.storage,
+                                          .capacity = {1, 1, 1, 0}};
+    EBB_TRY(ebb_decoder_create(setup->ctx, setup->model, &setup->weights, &options, &net));
+    enum ebb_status status = EBB_OK;
+    for (int64_t i = 0; status == EBB_OK && i < count; i++) {
+        struct ebb_policy_rule *rule = &setup->rules[i];
+        *rule = (struct ebb_policy_rule){list[i].first, list[i].last, list[i].every, -1,
+                                         list[i].policy};
+        for (int slot = 0; slot < net->slot_count; slot++)
+            if (strcmp(net->slots[slot].name, list[i].slot) == 0) rule->slot = slot;
+        if (rule->slot < 0) status = fail_slot(setup, net, &list[i]);
+    }
+    ebb_decoder_free(setup->ctx, net);
+    setup->request.memory.rules = setup->rules;
+    setup->request.memory.rule_count = count;
+    return status;
+}
+
+enum ebb_status ebb_setup_training(struct ebb_setup *setup)
+{
+    const struct ebb_config *config = setup->config;
+    struct ebb_engine_request *request = &setup->request;
+    EBB_TRY(make_adapter(setup));
+    EBB_TRY(resolve_rules(setup));
+    request->train = true;
+    request->evaluate = setup->eval != NULL || config->eval_strategy != EBB_STRATEGY_KEY_NO;
+    request->stochastic_rounding = config->stochastic_rounding;
+    if (config->stochastic_rounding && request->storage == EBB_F32)
+        return EBB_FAIL(
+            setup->ctx, EBB_BAD_CONFIG,
+            "stochastic_rounding has no effect: dtype auto is float32 for this model\n"
+            "where: %s\n"
+            "try:   dtype: bfloat16, or remove it",
+            ebb_options_where(setup->options, "stochastic_rounding"));
+    request->optimizer = (struct ebb_optimizer_keys){.sgd = config->optim == EBB_OPTIM_KEY_SGD,
+                                                     .beta1 = config->adam_beta1,
+                                                     .beta2 = config->adam_beta2,
+                                                     .eps = config->adam_epsilon,
+                                                     .momentum = config->momentum,
+                                                     .weight_decay = config->weight_decay};
+    request->memory.gradient_checkpointing = (enum ebb_auto)config->gradient_checkpointing;
+    request->memory.activation_offloading = (enum ebb_auto)config->activation_offloading;
+    request->host_budget = ebb_setup_budget(&config->host_memory_budget);
+    request->max_grad_norm = config->max_grad_norm;
+    return EBB_OK;
+}
+
+void ebb_setup_free(struct ebb_setup *setup)
+{
+    struct ebb_ctx *ctx = setup->ctx;
+    if (ctx == NULL) return;
+    ebb_loader_free(ctx, setup->train);
+    ebb_loader_free(ctx, setup->eval);
+    ebb_dataset_free(ctx, setup->train_set);
+    ebb_dataset_free(ctx, setup->eval_set);
+    ebb_tokenizer_free(ctx, setup->tokenizer);
+    ebb_adapter_config_clear(ctx, &setup->adapter);
+    ebb_weight_list_free(ctx, &setup->weights);
+    ebb_model_config_free(ctx, setup->model);
+    ebb_mem_free(ctx, setup->model_dir);
+    ebb_mem_free(ctx, setup->adapter_dir);
+    ebb_mem_free(ctx, setup->base_name);
+    memset(setup, 0, sizeof *setup);
+}
+
+enum ebb_status ebb_setup_poll(struct ebb_ctx *ctx, const struct ebb_recipe_env *env)
+{
+    struct pollfd wait = {.fd = env->stop_fd, .events = POLLIN};
+    if (env->stop_fd < 0 || poll(&wait, 1, 0) <= 0) return EBB_OK;
+    return EBB_FAIL(ctx, EBB_INTERRUPTED, "interrupted before the first step: nothing was written");
+}

@@ -1,0 +1,68 @@
+/* From a configuration to what an engine is asked for: the model's place, tokenizer, data,
+ * loaders, capacity, adapter, policies, budgets. What recipes and commands share.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef EBB_RECIPE_SETUP_H
+#define EBB_RECIPE_SETUP_H
+
+#include "data/loader.h"
+#include "model/init.h"
+#include "recipe/options.h"
+#include "train/engine.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What the command line knows and the rooms below may not ask for themselves. */
+struct ebb_recipe_env {
+    struct ebb_hub_env hub;
+    int stop_fd; /* signalfd for SIGINT and SIGTERM; -1: none */
+};
+
+/* {0} is a valid empty value. Everything is owned but for what `request` points at inside. Not
+ * to be moved. */
+struct ebb_setup {
+    struct ebb_ctx *ctx;
+    struct ebb_options *options;     /* borrowed */
+    const struct ebb_config *config; /* borrowed */
+    char *model_dir, *adapter_dir;   /* adapter_dir may be NULL */
+    char *base_name;                 /* the base model as the user or the adapter named it */
+    struct ebb_model_config *model;
+    struct ebb_weight_list weights;
+    struct ebb_tokenizer *tokenizer; /* NULL where no text is needed */
+    struct ebb_dataset *train_set, *eval_set;
+    struct ebb_loader *train, *eval;   /* NULL: none */
+    int64_t max_length;                /* resolved */
+    int64_t eval_batch;                /* resolved */
+    struct ebb_adapter_config adapter; /* of a new adapter */
+    bool new_adapter;
+    struct ebb_policy_rule rules[EBB_ACTIVATION_RULES];
+    struct ebb_numerics numerics; /* of a checkpoint, where the run goes on from one */
+    struct ebb_engine_request request;
+};
+
+/* The model's directory and shape, an adapter's directory, the storage type. An adapter alone is
+ * enough: its base model is then loaded. */
+enum ebb_status ebb_setup_model(struct ebb_ctx *ctx, struct ebb_options *options,
+                                const struct ebb_config *config, const struct ebb_recipe_env *env,
+                                struct ebb_setup *setup);
+/* Tokenizer; checks it against the model's vocabulary. */
+enum ebb_status ebb_setup_tokenizer(struct ebb_setup *setup);
+/* Data sets, max_length, loaders and the capacity that they need. Without dataset_name (ebb
+ * plan): the capacity of max_length and batch size. */
+enum ebb_status ebb_setup_data(struct ebb_setup *setup);
+/* The one data set of `ebb eval`. */
+enum ebb_status ebb_setup_eval_data(struct ebb_setup *setup);
+/* Adapter, optimizer, memory keys and budgets, for training. */
+enum ebb_status ebb_setup_training(struct ebb_setup *setup);
+void ebb_setup_free(struct ebb_setup *setup);
+
+/* EBB_INTERRUPTED where a signal waits. The signal stays where it is. */
+enum ebb_status ebb_setup_poll(struct ebb_ctx *ctx, const struct ebb_recipe_env *env);
+/* "memory_budget" in bytes; 0: none. A share is of the machine's memory. */
+int64_t ebb_setup_budget(const struct ebb_amount *amount);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

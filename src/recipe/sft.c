@@ -1,0 +1,309 @@
+/* The recipe of `ebb sft`: check the output directory, set up, plan, refuse what does not fit,
+ * train.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "recipe/sft.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "recipe/fit.h"
+#include "train/checkpoint.h"
+
+/* ---- the output directory -------------------------------------------------------------------- */
+
+bool ebb_sft_is_output(const char *name)
+{
+    static const char *const names[] = {
+        "run.json",
+        "metrics.jsonl",
+        "adapter_config.json",
+        "adapter_model.safetensors",
+        "config.json",
+        "model.safetensors",
+        "model.safetensors.index.json",
+        "generation_config.json",
+        "tokenizer.json",
+        "tokenizer_config.json",
+        "tokenizer.model",
+        "vocab.json",
+        "merges.txt",
+        "vocab.txt",
+        "special_tokens_map.json",
+        "added_tokens.json",
+        "chat_template.jinja",
+        "chat_template.json",
+    };
+    if (strncmp(name, "checkpoint-", 11) == 0) return true;
+    if (strncmp(name, "model-", 6) == 0 && strstr(name, ".safetensors")) return true;
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (strcmp(name, names[i]) == 0) return true;
+    return false;
+}
+
+static bool same_place(const char *a, const char *b)
+{
+    char real_a[PATH_MAX], real_b[PATH_MAX];
+    return a && b && realpath(a, real_a) && realpath(b, real_b) && strcmp(real_a, real_b) == 0;
+}
+
+static enum ebb_status remove_output(struct ebb_ctx *ctx, const char *dir, char *const *names,
+                                     size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (!ebb_sft_is_output(names[i])) continue;
+        char *path = ebb_path_join(ctx, dir, names[i]);
+        if (path == NULL) return EBB_NO_MEMORY;
+        enum ebb_status status = EBB_OK;
+        if (ebb_dir_exists(path))
+            status = ebb_dir_remove(ctx, path);
+        else if (unlink(path) != 0 && errno != ENOENT)
+            status = EBB_FAIL(ctx, EBB_IO, "cannot remove '%s': %s", path, strerror(errno));
+        ebb_mem_free(ctx, path);
+        EBB_TRY(status);
+    }
+    return EBB_OK;
+}
+
+/* The name of a file that another run left, or NULL. */
+static const char *old_output(char *const *names, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (ebb_sft_is_output(names[i])) return names[i];
+    return NULL;
+}
+
+static enum ebb_status fail_old(struct ebb_ctx *ctx, struct ebb_options *options, const char *dir,
+                                const char *name)
+{
+    return EBB_FAIL(ctx, EBB_BAD_CONFIG,
+                    "output_dir '%s' holds another run ('%s')\n"
+                    "where: %s\n"
+                    "try:   resume_from_checkpoint: true to go on with it, overwrite_output_dir: "
+                    "true to remove it, or another output_dir",
+                    dir, name, ebb_options_where(options, "output_dir"));
+}
+
+/* Finds the checkpoint to go on from (*resume, NULL: from the start; the caller frees), and
+ * whether output_dir may be used. Removes nothing yet. */
+static enum ebb_status check_output(struct ebb_ctx *ctx, struct ebb_options *options,
+                                    const struct ebb_config *config, char **resume)
+{
+    const char *dir = config->output_dir, *from = config->resume_from_checkpoint;
+    bool wanted = false, is_bool = ebb_text_bool(from, &wanted);
+    char **names = NULL;
+    size_t count = 0;
+    *resume = NULL;
+    if (ebb_file_exists(dir) && !ebb_dir_exists(dir))
+        return EBB_FAIL(ctx, EBB_BAD_CONFIG, "output_dir '%s' is a file\nwhere: %s", dir,
+                        ebb_options_where(options, "output_dir"));
+    if (!is_bool) {
+        if (!ebb_dir_exists(from))
+            return EBB_FAIL(
+                ctx, EBB_BAD_CONFIG,
+                "there is no checkpoint '%s'\n"
+                "where: %s\n"
+                "try:   resume_from_checkpoint: true for the newest in output_dir",
+                from, ebb_options_where(options, "resume_from_checkpoint"));
+        *resume = ebb_mem_strdup(ctx, from);
+        return *resume ? EBB_OK : EBB_NO_MEMORY;
+    }
+    if (!ebb_dir_exists(dir)) return EBB_OK;
+    if (wanted) EBB_TRY(ebb_checkpoint_find(ctx, dir, resume));
+    if (*resume) return EBB_OK;
+    EBB_TRY(ebb_dir_list(ctx, dir, &names, &count));
+    const char *old = old_output(names, count);
+    enum ebb_status status = EBB_OK;
+    if (old && wanted)
+        status = EBB_FAIL(
+            ctx, EBB_BAD_CONFIG,
+            "output_dir '%s' holds a run but no whole checkpoint to go on from\n"
+            "where: %s\n"
+            "try:   overwrite_output_dir: true without resume_from_checkpoint, or another "
+            "output_dir",
+            dir, ebb_options_where(options, "resume_from_checkpoint"));
+    else if (old && !config->overwrite_output_dir)
+        status = fail_old(ctx, options, dir, old);
+    ebb_dir_list_free(ctx, names, count);
+    return status;
+}
+
+/* Makes output_dir ready: everything was checked by now, and the run is about to start. */
+static enum ebb_status prepare_output(struct ebb_setup *setup, const char *resume)
+{
+    struct ebb_ctx *ctx = setup->ctx;
+    const struct ebb_config *config = setup->config;
+    char **names = NULL;
+    size_t count = 0;
+    if (same_place(config->output_dir, setup->model_dir) ||
+        same_place(config->output_dir, setup->adapter_dir))
+        return EBB_FAIL(
+            ctx, EBB_BAD_CONFIG,
+            "output_dir '%s' is the directory that the run starts from\n"
+            "where: %s\n"
+            "try:   another output_dir",
+            config->output_dir, ebb_options_where(setup->options, "output_dir"));
+    EBB_TRY(ebb_dir_create(ctx, config->output_dir));
+    if (resume || !config->overwrite_output_dir) return EBB_OK;
+    EBB_TRY(ebb_dir_list(ctx, config->output_dir, &names, &count));
+    enum ebb_status status = remove_output(ctx, config->output_dir, names, count);
+    ebb_dir_list_free(ctx, names, count);
+    return status;
+}
+
+/* ---- plan ------------------------------------------------------------------------------------ */
+
+static enum ebb_status set_up(struct ebb_ctx *ctx, struct ebb_options *options,
+                              const struct ebb_config *config, const struct ebb_recipe_env *env,
+                              struct ebb_setup *setup)
+{
+    EBB_TRY(ebb_setup_model(ctx, options, config, env, setup));
+    if (config->dataset_name) EBB_TRY(ebb_setup_tokenizer(setup));
+    EBB_TRY(ebb_setup_poll(ctx, env));
+    EBB_TRY(ebb_setup_data(setup));
+    EBB_TRY(ebb_setup_poll(ctx, env));
+    return ebb_setup_training(setup);
+}
+
+enum ebb_status ebb_sft_plan(struct ebb_ctx *ctx, struct ebb_options *options,
+                             const struct ebb_config *config, const struct ebb_recipe_env *env,
+                             const char *resume, struct ebb_setup *setup,
+                             struct ebb_engine **engine)
+{
+    *engine = NULL;
+    EBB_TRY(set_up(ctx, options, config, env, setup));
+    if (resume) {
+        /* Tile sizes and threads of the checkpoint: without them the run would go on with other
+         * last bits. */
+        EBB_TRY(ebb_checkpoint_numerics(ctx, resume, &setup->numerics));
+        setup->request.numerics = &setup->numerics;
+    }
+    return ebb_engine_create(ctx, &setup->request, engine);
+}
+
+/* ---- training -------------------------------------------------------------------------------- */
+
+static double learning_rate(struct ebb_setup *setup)
+{
+    const struct ebb_config *config = setup->config;
+    bool lora = setup->new_adapter || setup->adapter_dir;
+    if (!isnan(config->learning_rate)) return config->learning_rate;
+    double rate = lora ? 2e-4 : 2e-5;
+    ebb_log(setup->ctx, EBB_LOG_INFO, "train", "learning_rate: %g, the default for %s", rate,
+            lora ? "LoRA" : "training every weight");
+    return rate;
+}
+
+static enum ebb_dtype save_dtype(const struct ebb_setup *setup)
+{
+    const struct ebb_config *config = setup->config;
+    if (config->save_dtype == EBB_DTYPE_KEY_FLOAT32) return EBB_F32;
+    if (config->save_dtype == EBB_DTYPE_KEY_BFLOAT16) return EBB_BF16;
+    return setup->model->dtype == EBB_F32 ? EBB_F32 : EBB_BF16;
+}
+
+/* What run.json says of the configuration: every key's value. The caller owns it. */
+static json_t *describe_run(const struct ebb_setup *setup)
+{
+    json_t *config = ebb_options_json(setup->options);
+    if (config == NULL) return NULL;
+    json_t *run = json_pack("{s:s, s:s, s:o}", "command", "sft", "base_model", setup->base_name,
+                            "config", config);
+    if (run == NULL) EBB_FAIL(setup->ctx, EBB_NO_MEMORY, "no memory for the run's description");
+    return run;
+}
+
+static enum ebb_when when_of(int key)
+{
+    static const enum ebb_when whens[] = {EBB_WHEN_NO, EBB_WHEN_STEPS, EBB_WHEN_EPOCH};
+    return whens[key];
+}
+
+static void fill_request(struct ebb_setup *setup, const struct ebb_recipe_env *env,
+                         struct ebb_trainer_request *request)
+{
+    const struct ebb_config *config = setup->config;
+    request->train = setup->train;
+    request->eval = setup->eval;
+    request->output_dir = config->output_dir;
+    request->epochs = config->num_train_epochs;
+    request->max_steps = config->max_steps > 0 ? config->max_steps : 0;
+    request->accumulation = config->gradient_accumulation_steps;
+    request->schedule =
+        (struct ebb_schedule_keys){.schedule = (enum ebb_schedule)config->lr_scheduler_type,
+                                   .learning_rate = learning_rate(setup),
+                                   .warmup_steps = config->warmup_steps,
+                                   .warmup_ratio = config->warmup_ratio,
+                                   .decay_ratio = config->decay_ratio};
+    request->eval_strategy = when_of(config->eval_strategy);
+    request->save_strategy = when_of(config->save_strategy);
+    request->eval_steps = config->eval_steps;
+    request->save_steps = config->save_steps;
+    request->logging_steps = config->logging_steps;
+    request->save_total_limit = config->save_total_limit;
+    request->load_best_at_end = config->load_best_model_at_end;
+    request->early_stopping_patience = config->early_stopping_patience;
+    request->early_stopping_threshold = config->early_stopping_threshold;
+    request->save_adapter = setup->new_adapter || setup->adapter_dir;
+    request->save_dtype = save_dtype(setup);
+    request->stop_fd = env->stop_fd;
+    request->seed = (uint64_t)config->seed;
+    request->world = 1;
+}
+
+/* What the run will need, said before it starts. */
+static void announce(struct ebb_setup *setup, const struct ebb_engine *engine)
+{
+    const struct ebb_plan *plan = ebb_engine_plan(engine);
+    char device[32], host[32];
+    int64_t trained = 0, all = 0;
+    ebb_engine_parameters(engine, &trained, &all);
+    ebb_log(setup->ctx, EBB_LOG_INFO, "plan",
+            "plan: %s of device memory, %s of host memory; %s; %.4g of %.4g million parameters "
+            "trained",
+            ebb_text_bytes(plan->device_bytes, device, sizeof device),
+            ebb_text_bytes(plan->host_bytes, host, sizeof host), plan->what, (double)trained / 1e6,
+            (double)all / 1e6);
+}
+
+/* From the plan on; the engine is freed by the caller. */
+static enum ebb_status train(struct ebb_setup *setup, const struct ebb_recipe_env *env,
+                             struct ebb_engine *engine, const char *resume,
+                             struct ebb_trainer_result *result)
+{
+    struct ebb_trainer_request request = {.engine = engine, .resume = resume};
+    EBB_TRY(ebb_fit_check(setup, engine));
+    announce(setup, engine);
+    EBB_TRY(ebb_setup_poll(setup->ctx, env));
+    EBB_TRY(prepare_output(setup, resume));
+    EBB_TRY(ebb_engine_open(engine));
+    fill_request(setup, env, &request);
+    json_t *run = describe_run(setup);
+    if (run == NULL) return ebb_error_status(setup->ctx);
+    request.run = run;
+    enum ebb_status status = ebb_trainer_run(setup->ctx, &request, result);
+    json_decref(run);
+    return status;
+}
+
+enum ebb_status ebb_sft_run(struct ebb_ctx *ctx, struct ebb_options *options,
+                            const struct ebb_config *config, const struct ebb_recipe_env *env,
+                            struct ebb_trainer_result *result)
+{
+    struct ebb_setup *setup = ebb_mem_alloc(ctx, sizeof *setup);
+    struct ebb_engine *engine = NULL;
+    char *resume = NULL;
+    if (setup == NULL) return EBB_NO_MEMORY;
+    enum ebb_status status = check_output(ctx, options, config, &resume);
+    if (status == EBB_OK) status = ebb_sft_plan(ctx, options, config, env, resume, setup, &engine);
+    if (status == EBB_OK) status = train(setup, env, engine, resume, result);
+    ebb_engine_free(engine);
+    ebb_setup_free(setup);
+    ebb_mem_free(ctx, resume);
+    ebb_mem_free(ctx, setup);
+    return status;
+}

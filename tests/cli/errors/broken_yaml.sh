@@ -1,0 +1,2 @@
+printf "packing: [\n" >conf.yaml
+ebb sft conf.yaml

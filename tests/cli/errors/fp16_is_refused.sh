@@ -1,0 +1,1 @@
+ebb sft fp16=true

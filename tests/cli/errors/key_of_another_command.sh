@@ -1,0 +1,1 @@
+ebb eval lora_r=8

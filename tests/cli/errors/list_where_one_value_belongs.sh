@@ -1,0 +1,2 @@
+printf "learning_rate: [1, 2]\n" >conf.yaml
+ebb sft conf.yaml

@@ -1,0 +1,1 @@
+ebb sft model=org/model dataset=d.jsonl output_dir=o

@@ -1,0 +1,2 @@
+touch a.yaml b.yaml
+ebb sft a.yaml b.yaml

@@ -1,0 +1,2 @@
+printf "adapter: qlora\n" >conf.yaml
+ebb sft conf.yaml

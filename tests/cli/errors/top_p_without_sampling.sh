@@ -1,0 +1,1 @@
+ebb generate model=m top_p=0.9

@@ -1,0 +1,1 @@
+ebb sft lr_scheduler_type=polynomial

@@ -1,0 +1,4 @@
+for command in sft plan eval generate merge init configs help version; do
+    ebb help $command >text.txt || echo "$command failed"
+    head -n 1 text.txt
+done

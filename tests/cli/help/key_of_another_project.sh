@@ -1,0 +1,1 @@
+ebb help use_liger_kernel

@@ -1,0 +1,1 @@
+ebb help learning_rat

@@ -1,0 +1,2 @@
+ebb --version | head -n 1
+ebb version | head -n 1

@@ -1,0 +1,2 @@
+ebb init tiny-llama model --tokenizer bytes
+ls -A model

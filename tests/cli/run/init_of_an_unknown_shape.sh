@@ -1,0 +1,1 @@
+ebb init huge-llama model

@@ -1,0 +1,2 @@
+ebb init tiny-llama model >/dev/null
+ebb plan model=model
