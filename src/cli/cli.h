@@ -12,8 +12,6 @@
 extern "C" {
 #endif
 
-#define EBB_VERSION "0.1.0"
-
 struct ebb_cli {
     struct ebb_ctx *ctx;
     struct ebb_recipe_env env;

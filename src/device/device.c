@@ -1,7 +1,8 @@
 /* The device's front: checks arguments, finds the backend, passes the call on.
  *
  * A wrong argument here is our own mistake and stops the process (EBB_ASSERT); what the machine or
- * the user makes fail is a status from the backend. SPDX-License-Identifier: Apache-2.0 */
+ * the user makes fail is a status from the backend.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "device/device.h"
 
 #include "device/device_int.h"

@@ -2,8 +2,8 @@
  * that all share.
  *
  * device.c owns the arguments' checks and the list of backends; a backend sees only calls that make
- * sense. Its own device and ticket structs begin with the ones here. SPDX-License-Identifier:
- * Apache-2.0 */
+ * sense. Its own device and ticket structs begin with the ones here.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef EBB_DEVICE_INT_H
 #define EBB_DEVICE_INT_H
 

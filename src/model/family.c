@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "model/config_int.h"
-#include "model/list.h"
+#include "model/family_list.h"
 
 #define FAMILY_DECLARE(name) extern const struct ebb_family ebb_family_##name;
 EBB_FAMILY_LIST(FAMILY_DECLARE)

@@ -1,4 +1,4 @@
-/* Attention's arithmetic, compiled once for each instruction set: attention_kernel_int.h holds it,
+/* Attention's arithmetic, compiled once for each instruction set: attention_kernel.inc holds it,
  * in terms of a vector type and of the two operations that plain vector code does not express.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op/attention_int.h"
@@ -23,7 +23,7 @@
 #define TILE_VECTORS   4
 #define V_FMA(a, b, c) ((vf)_mm512_fmadd_ps((__m512)(a), (__m512)(b), (__m512)(c)))
 #define V_MAX(a, b)    ((vf)_mm512_max_ps((__m512)(a), (__m512)(b)))
-#include "op/attention_kernel_int.h"
+#include "op/attention_kernel.inc"
 #if defined(__clang__)
 #pragma clang attribute pop
 #pragma clang attribute push(__attribute__((target("avx2,fma"))), apply_to = function)
@@ -37,7 +37,7 @@
 #define TILE_VECTORS   2
 #define V_FMA(a, b, c) ((vf)_mm256_fmadd_ps((__m256)(a), (__m256)(b), (__m256)(c)))
 #define V_MAX(a, b)    ((vf)_mm256_max_ps((__m256)(a), (__m256)(b)))
-#include "op/attention_kernel_int.h"
+#include "op/attention_kernel.inc"
 #if defined(__clang__)
 #pragma clang attribute pop
 #else
@@ -50,7 +50,7 @@
 #define TILE_VECTORS   2
 #define V_FMA(a, b, c) ((a) * (b) + (c))
 #define V_MAX(a, b)    v_select((a) > (b), (a), (b))
-#include "op/attention_kernel_int.h"
+#include "op/attention_kernel.inc"
 
 const struct ebb_attention_kernels *ebb_attention_kernels(int set)
 {

@@ -1,6 +1,7 @@
 /* Every op: X(name, number of leading views, access of each: r reads, w writes, + reads and writes).
- * For each row there is struct ebb_<name> and enum ebb_status ebb_<name>_cpu(env, args). No include guard: it is
- * included wherever a list is made from it. SPDX-License-Identifier: Apache-2.0 */
+ * For each row there is struct ebb_<name> and enum ebb_status ebb_<name>_cpu(env, args). No include
+ * guard: it is included wherever a list is made from it.
+ * SPDX-License-Identifier: Apache-2.0 */
 X(fill, 1, "w")                              /* rows.h */
 X(gather_rows, 3, "rrw")
 X(scatter_rows, 3, "rr+")

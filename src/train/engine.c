@@ -46,7 +46,9 @@ static enum ebb_status settle_numerics(struct ebb_engine *engine, struct ebb_num
     const struct ebb_engine_request *request = &engine->request;
     memset(numerics, 0, sizeof *numerics);
     numerics->storage = request->storage;
-    numerics->threads = request->threads > 0 ? request->threads : ebb_cpu_count();
+    numerics->threads = request->numerics      ? request->numerics->threads
+                        : request->threads > 0 ? request->threads
+                                               : ebb_cpu_count();
     snprintf(numerics->backend, sizeof numerics->backend, "cpu");
     EBB_TRY(ebb_matmul_lib_create(engine->ctx, numerics->threads, &engine->matmul));
     snprintf(numerics->matmul, sizeof numerics->matmul, "%s",

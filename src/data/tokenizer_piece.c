@@ -1,0 +1,145 @@
+/* Text on its way through a tokenizer's steps, and the places of the original text that it came
+ * from.
+ *
+ * Places are kept only where somebody asks: they cost sixteen bytes a byte.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <string.h>
+
+#include "data/tokenizer_int.h"
+
+/* ---- characters ---- */
+
+size_t ebb_tok_read_point(const char *text, int32_t *point)
+{
+    const unsigned char *at = (const unsigned char *)text;
+    if (at[0] < 0x80) {
+        *point = at[0];
+        return 1;
+    }
+    if (at[0] < 0xe0) {
+        *point = (at[0] & 0x1f) << 6 | (at[1] & 0x3f);
+        return 2;
+    }
+    if (at[0] < 0xf0) {
+        *point = (at[0] & 0x0f) << 12 | (at[1] & 0x3f) << 6 | (at[2] & 0x3f);
+        return 3;
+    }
+    *point = (at[0] & 0x07) << 18 | (at[1] & 0x3f) << 12 | (at[2] & 0x3f) << 6 | (at[3] & 0x3f);
+    return 4;
+}
+
+size_t ebb_tok_write_point(int32_t point, char out[4])
+{
+    if (point < 0x80) {
+        out[0] = (char)point;
+        return 1;
+    }
+    if (point < 0x800) {
+        out[0] = (char)(0xc0 | point >> 6);
+        out[1] = (char)(0x80 | (point & 0x3f));
+        return 2;
+    }
+    if (point < 0x10000) {
+        out[0] = (char)(0xe0 | point >> 12);
+        out[1] = (char)(0x80 | (point >> 6 & 0x3f));
+        out[2] = (char)(0x80 | (point & 0x3f));
+        return 3;
+    }
+    out[0] = (char)(0xf0 | point >> 18);
+    out[1] = (char)(0x80 | (point >> 12 & 0x3f));
+    out[2] = (char)(0x80 | (point >> 6 & 0x3f));
+    out[3] = (char)(0x80 | (point & 0x3f));
+    return 4;
+}
+
+bool ebb_tok_is_point(const char *text, size_t bytes)
+{
+    if (bytes == 0) return false;
+    unsigned char first = (unsigned char)text[0];
+    return bytes == (first < 0x80 ? 1u : first < 0xe0 ? 2u : first < 0xf0 ? 3u : 4u);
+}
+
+/* ---- pieces ---- */
+
+struct ebb_tok_piece ebb_tok_piece_part(const struct ebb_tok_piece *piece, size_t start,
+                                        size_t stop)
+{
+    return (struct ebb_tok_piece){piece->data + start, stop - start,
+                                  piece->places == NULL ? NULL : piece->places + start};
+}
+
+struct ebb_tok_place ebb_tok_piece_place(const struct ebb_tok_piece *piece)
+{
+    if (piece->places == NULL || piece->bytes == 0) return (struct ebb_tok_place){0, 0};
+    return (struct ebb_tok_place){piece->places[0].start, piece->places[piece->bytes - 1].stop};
+}
+
+/* ---- buffers ---- */
+
+void ebb_tok_buffer_clear(struct ebb_tok_buffer *buffer)
+{
+    buffer->text.bytes = 0;
+}
+
+void ebb_tok_buffer_free(struct ebb_ctx *ctx, struct ebb_tok_buffer *buffer)
+{
+    ebb_str_free(ctx, &buffer->text);
+    ebb_mem_free(ctx, buffer->places);
+    *buffer = (struct ebb_tok_buffer){0};
+}
+
+static enum ebb_status reserve(struct ebb_ctx *ctx, struct ebb_tok_buffer *buffer, size_t more)
+{
+    size_t wanted = buffer->text.bytes + more;
+    if (wanted <= buffer->room) return EBB_OK;
+    size_t room = wanted + wanted / 2 + 64;
+    struct ebb_tok_place *grown = ebb_mem_realloc(ctx, buffer->places, room * sizeof *grown);
+    if (grown == NULL) return EBB_NO_MEMORY;
+    buffer->places = grown;
+    buffer->room = room;
+    return EBB_OK;
+}
+
+enum ebb_status ebb_tok_buffer_copy(struct ebb_ctx *ctx, struct ebb_tok_buffer *buffer,
+                                    const struct ebb_tok_piece *piece, size_t start, size_t stop)
+{
+    if (start == stop) return EBB_OK;
+    if (piece->places != NULL) {
+        EBB_TRY(reserve(ctx, buffer, stop - start));
+        memcpy(buffer->places + buffer->text.bytes, piece->places + start,
+               (stop - start) * sizeof *buffer->places);
+    }
+    return ebb_str_add(ctx, &buffer->text, piece->data + start, stop - start);
+}
+
+/* Where piece[start .. stop) stands; between two bytes where that is empty. */
+static struct ebb_tok_place place_of(const struct ebb_tok_piece *piece, size_t start, size_t stop)
+{
+    if (stop > start)
+        return (struct ebb_tok_place){piece->places[start].start, piece->places[stop - 1].stop};
+    size_t at = start < piece->bytes ? piece->places[start].start
+                : start > 0          ? piece->places[start - 1].stop
+                                     : 0;
+    return (struct ebb_tok_place){at, at};
+}
+
+enum ebb_status ebb_tok_buffer_put(struct ebb_ctx *ctx, struct ebb_tok_buffer *buffer,
+                                   const struct ebb_tok_piece *piece, size_t start, size_t stop,
+                                   const char *text, size_t bytes)
+{
+    if (bytes == 0) return EBB_OK;
+    if (piece->places != NULL) {
+        EBB_TRY(reserve(ctx, buffer, bytes));
+        struct ebb_tok_place place = place_of(piece, start, stop);
+        for (size_t i = 0; i < bytes; i++) buffer->places[buffer->text.bytes + i] = place;
+    }
+    return ebb_str_add(ctx, &buffer->text, text, bytes);
+}
+
+struct ebb_tok_piece ebb_tok_buffer_piece(const struct ebb_tok_buffer *buffer,
+                                          const struct ebb_tok_piece *piece)
+{
+    return (struct ebb_tok_piece){buffer->text.data == NULL ? "" : buffer->text.data,
+                                  buffer->text.bytes,
+                                  piece->places == NULL ? NULL : buffer->places};
+}

@@ -1,0 +1,210 @@
+/* Identity: texts that say what a run is, so that a checkpoint of another run is refused with the
+ * reason. SPDX-License-Identifier: Apache-2.0 */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "train/checkpoint.h"
+#include "train/engine_int.h"
+
+enum { SAMPLED_MICROS = 4096, TEXT_BYTES = 512 };
+
+/* What each key is called in messages. Those of the second table may differ; the run is then
+ * another from here on. */
+struct key {
+    const char *key, *words;
+};
+static const struct key strict_keys[] = {
+    {"model", "another model"},
+    {"method", "another method"},
+    {"storage", "another storage type"},
+    {"weights", "other base weights"},
+    {"optimizer", "another optimizer"},
+    {"data", "other training data or another order of it"},
+    {"accumulation", "another gradient_accumulation_steps"},
+    {"seed", "another seed"},
+    {"world", "another number of processes"},
+};
+static const struct key soft_keys[] = {
+    {"schedule", "learning-rate schedule"},
+    {"optimizer_keys", "optimizer settings"},
+};
+
+/* ---- making one ------------------------------------------------------------------------------ */
+
+static uint64_t mix(uint64_t hash, const void *data, size_t bytes)
+{
+    uint64_t pair[2] = {hash, ebb_hash_bytes(data, bytes)};
+    return ebb_hash_bytes(pair, sizeof pair);
+}
+
+/* First, middle and last row of every weight as the engine holds it: enough to tell two models of
+ * one shape apart. */
+static uint64_t hash_weights(const struct ebb_engine *engine)
+{
+    uint64_t hash = 0;
+    for (int64_t i = 0; i < engine->weights.count; i++) {
+        struct ebb_view view = ebb_decoder_weight(engine->net, i);
+        int64_t size = ebb_dtype_bytes((enum ebb_dtype)view.dtype),
+                rows = engine->weights.items[i].rows;
+        const int64_t picks[3] = {0, rows / 2, rows - 1};
+        const char *data = (const char *)ebb_engine_tensor(engine, view.tensor) + view.offset;
+        for (int k = 0; k < 3; k++)
+            hash = mix(hash, data + picks[k] * view.stride * size, (size_t)(view.cols * size));
+    }
+    return hash;
+}
+
+static enum ebb_status hash_data(struct ebb_ctx *ctx, struct ebb_loader *loader, uint64_t *hash)
+{
+    const struct ebb_loader_facts *facts = ebb_loader_describe(loader);
+    struct ebb_loader_place place = ebb_loader_tell(loader);
+    int64_t micros = facts->micros_per_epoch,
+            count = micros < SAMPLED_MICROS ? micros : SAMPLED_MICROS;
+    *hash = 0;
+    for (int64_t i = 0; i < count; i++) {
+        const struct ebb_batch *batch;
+        struct ebb_loader_place at = {0, count > 1 ? i * (micros - 1) / (count - 1) : 0};
+        EBB_TRY(ebb_loader_seek(ctx, loader, at));
+        EBB_TRY(ebb_loader_next(ctx, loader, &batch));
+        *hash = mix(*hash, batch->ids, (size_t)batch->tokens * sizeof *batch->ids);
+        *hash = mix(*hash, batch->targets, (size_t)batch->tokens * sizeof *batch->targets);
+        *hash =
+            mix(*hash, batch->doc_starts, (size_t)(batch->docs + 1) * sizeof *batch->doc_starts);
+    }
+    return ebb_loader_seek(ctx, loader, place);
+}
+
+static void describe_method(const struct ebb_engine *engine, char *out, size_t room)
+{
+    const struct ebb_adapter_config *adapter = ebb_engine_adapter(engine);
+    if (!adapter) {
+        snprintf(out, room, "every weight");
+        return;
+    }
+    int used = snprintf(out, room, "LoRA of rank %" PRId64 ", alpha %.17g, dropout %.17g%s, on",
+                        adapter->rank, adapter->alpha, adapter->dropout,
+                        adapter->rslora ? ", rsLoRA" : "");
+    for (int i = 0; i < adapter->target_count && used > 0 && (size_t)used < room; i++)
+        used += snprintf(out + used, room - (size_t)used, " %s", adapter->targets[i]);
+}
+
+static void describe_model(const struct ebb_model_config *c, char *out, size_t room)
+{
+    const char *name =
+        json_string_value(json_array_get(json_object_get(c->json, "architectures"), 0));
+    snprintf(out, room,
+             "%s of %" PRId64 " layers, width %" PRId64 ", %" PRId64 " heads of %" PRId64
+             " (%" PRId64 " for keys), MLP %" PRId64 ", vocabulary %" PRId64 "%s",
+             name ? name : "model", c->layers, c->width, c->heads, c->head_dim, c->kv_heads, c->ffn,
+             c->vocab, c->tied ? ", tied head" : "");
+}
+
+static void describe_schedule(const struct ebb_schedule_keys *keys, int64_t total, char *out,
+                              size_t room)
+{
+    snprintf(out, room,
+             "%s at %.17g over %" PRId64 " steps, warm-up %" PRId64 " steps or %.17g, decay %.17g",
+             ebb_schedule_name(keys->schedule), keys->learning_rate, total, keys->warmup_steps,
+             keys->warmup_ratio, keys->decay_ratio);
+}
+
+static void describe_optimizer(const struct ebb_engine_request *request, char *out, size_t room)
+{
+    const struct ebb_optimizer_keys *keys = &request->optimizer;
+    int used = keys->sgd ? snprintf(out, room, "momentum %.17g", keys->momentum)
+                         : snprintf(out, room, "betas %.17g %.17g, epsilon %.17g", keys->beta1,
+                                    keys->beta2, keys->eps);
+    if (used > 0 && (size_t)used < room)
+        snprintf(out + used, room - (size_t)used, ", weight decay %.17g, max_grad_norm %.17g",
+                 keys->weight_decay, request->max_grad_norm);
+}
+
+static void describe_data(const struct ebb_loader_facts *facts, uint64_t hash, char *out,
+                          size_t room)
+{
+    snprintf(out, room,
+             "%" PRId64 " samples of %" PRId64 " tokens, %" PRId64 " of them trained, in %" PRId64
+             " micro-batches (%016" PRIx64 ")",
+             facts->docs, facts->tokens, facts->labels, facts->micros_per_epoch, hash);
+}
+
+static bool set_text(json_t *object, const char *key, const char *text)
+{
+    return json_object_set_new(object, key, json_string(text)) == 0;
+}
+
+/* `text` is working memory. */
+static bool fill_identity(const struct ebb_trainer_request *request, int64_t total_steps,
+                          uint64_t data_hash, json_t *identity, char text[TEXT_BYTES])
+{
+    const struct ebb_engine *engine = request->engine;
+    const struct ebb_engine_request *wanted = &engine->request;
+    describe_model(engine->config, text, TEXT_BYTES);
+    bool ok = set_text(identity, "model", text);
+    describe_method(engine, text, TEXT_BYTES);
+    ok = ok && set_text(identity, "method", text);
+    ok = ok && set_text(identity, "storage", ebb_dtype_name(wanted->storage));
+    snprintf(text, TEXT_BYTES, "%016" PRIx64, hash_weights(engine));
+    ok = ok && set_text(identity, "weights", text);
+    snprintf(text, TEXT_BYTES, "%s%s%s", wanted->optimizer.sgd ? "SGD" : "AdamW",
+             wanted->optimizer.sgd && wanted->optimizer.momentum > 0 ? " with momentum" : "",
+             wanted->stochastic_rounding ? ", stochastic rounding" : "");
+    ok = ok && set_text(identity, "optimizer", text);
+    describe_data(ebb_loader_describe(request->train), data_hash, text, TEXT_BYTES);
+    ok = ok && set_text(identity, "data", text);
+    snprintf(text, TEXT_BYTES, "%" PRId64, request->accumulation);
+    ok = ok && set_text(identity, "accumulation", text);
+    snprintf(text, TEXT_BYTES, "%" PRIu64, request->seed);
+    ok = ok && set_text(identity, "seed", text);
+    snprintf(text, TEXT_BYTES, "%" PRIu32, request->world > 0 ? request->world : 1);
+    ok = ok && set_text(identity, "world", text);
+    describe_schedule(&request->schedule, total_steps, text, TEXT_BYTES);
+    ok = ok && set_text(identity, "schedule", text);
+    describe_optimizer(wanted, text, TEXT_BYTES);
+    return ok && set_text(identity, "optimizer_keys", text);
+}
+
+enum ebb_status ebb_identity_create(struct ebb_ctx *ctx, const struct ebb_trainer_request *request,
+                                    int64_t total_steps, json_t **identity)
+{
+    char text[TEXT_BYTES];
+    uint64_t hash;
+    *identity = NULL;
+    EBB_TRY(hash_data(ctx, request->train, &hash));
+    json_t *made = json_object();
+    if (!made || !fill_identity(request, total_steps, hash, made, text)) {
+        json_decref(made);
+        return EBB_FAIL(ctx, EBB_NO_MEMORY, "out of host memory while describing the run");
+    }
+    *identity = made;
+    return EBB_OK;
+}
+
+/* ---- comparing ------------------------------------------------------------------------------- */
+
+enum ebb_status ebb_identity_compare(struct ebb_ctx *ctx, const char *checkpoint,
+                                     const json_t *saved, const json_t *now)
+{
+    for (size_t i = 0; i < sizeof strict_keys / sizeof strict_keys[0]; i++) {
+        const char *had = NULL, *has = json_string_value(json_object_get(now, strict_keys[i].key));
+        EBB_TRY(ebb_json_string(ctx, checkpoint, saved, strict_keys[i].key, &had, NULL));
+        if (strcmp(had, has) != 0)
+            return EBB_FAIL(
+                ctx, EBB_BAD_CONFIG,
+                "cannot resume from '%s': it was made with %s\nits %s: %s\nthis run's %s: %s\n"
+                "resume with what the run was started with, or start afresh in another output_dir",
+                checkpoint, strict_keys[i].words, strict_keys[i].key, had, strict_keys[i].key, has);
+    }
+    for (size_t i = 0; i < sizeof soft_keys / sizeof soft_keys[0]; i++) {
+        const char *had = NULL, *has = json_string_value(json_object_get(now, soft_keys[i].key));
+        EBB_TRY(ebb_json_string(ctx, checkpoint, saved, soft_keys[i].key, &had, NULL));
+        if (strcmp(had, has) != 0)
+            ebb_log(ctx, EBB_LOG_WARNING, "resume",
+                    "the %s changes from here on: '%s' had '%s', this run has '%s'",
+                    soft_keys[i].words, checkpoint, had, has);
+    }
+    return EBB_OK;
+}

@@ -1,0 +1,155 @@
+/* metrics.jsonl: records, and the file that they are added to.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "train/metrics.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/text.h"
+
+struct ebb_metrics {
+    struct ebb_ctx *ctx;
+    char *path;
+    int fd;
+};
+
+json_t *ebb_json_number(double value)
+{
+    return isfinite(value) ? json_real(value) : json_null();
+}
+
+/* ---- file ------------------------------------------------------------------------------------ */
+
+enum ebb_status ebb_metrics_open(struct ebb_ctx *ctx, const char *dir, bool fresh,
+                                 struct ebb_metrics **metrics)
+{
+    *metrics = NULL;
+    struct ebb_metrics *made = (struct ebb_metrics *)ebb_mem_alloc(ctx, sizeof *made);
+    if (!made) return EBB_NO_MEMORY;
+    made->ctx = ctx;
+    made->fd = -1;
+    made->path = ebb_path_join(ctx, dir, EBB_METRICS_FILE);
+    enum ebb_status status = made->path ? EBB_OK : EBB_NO_MEMORY;
+    if (status == EBB_OK && fresh) status = ebb_file_write(ctx, made->path, "", 0);
+    if (status == EBB_OK) {
+        made->fd = open(made->path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
+        if (made->fd < 0)
+            status = EBB_FAIL(ctx, EBB_IO, "cannot open '%s': %s", made->path, strerror(errno));
+    }
+    if (status != EBB_OK) {
+        ebb_metrics_close(made);
+        return status;
+    }
+    *metrics = made;
+    return EBB_OK;
+}
+
+void ebb_metrics_close(struct ebb_metrics *metrics)
+{
+    if (!metrics) return;
+    if (metrics->fd >= 0) close(metrics->fd);
+    ebb_mem_free(metrics->ctx, metrics->path);
+    ebb_mem_free(metrics->ctx, metrics);
+}
+
+/* A line of which only a part fitted is taken back. */
+static enum ebb_status write_line(struct ebb_metrics *metrics, const char *line, size_t bytes)
+{
+    off_t start = lseek(metrics->fd, 0, SEEK_END);
+    size_t done = 0;
+    while (done < bytes) {
+        ssize_t n = write(metrics->fd, line + done, bytes - done);
+        if (n < 0 && errno == EINTR) continue;
+        if (n <= 0) {
+            int error = n < 0 ? errno : EIO;
+            bool restored = start >= 0 && ftruncate(metrics->fd, start) == 0;
+            return EBB_FAIL(metrics->ctx, EBB_IO, "%scannot add a line to '%s': %s%s",
+                            error == ENOSPC || error == EDQUOT ? "disk full: " : "", metrics->path,
+                            strerror(error), restored ? "" : "; its last line is cut off");
+        }
+        done += (size_t)n;
+    }
+    return EBB_OK;
+}
+
+enum ebb_status ebb_metrics_add(struct ebb_metrics *metrics, json_t *record)
+{
+    struct ebb_str line = {0};
+    if (!record)
+        return EBB_FAIL(metrics->ctx, EBB_NO_MEMORY,
+                        "out of host memory while making a line of metrics");
+    enum ebb_status status = ebb_json_text(metrics->ctx, record, 0, &line);
+    if (status == EBB_OK) status = ebb_str_add(metrics->ctx, &line, "\n", 1);
+    if (status == EBB_OK) status = write_line(metrics, line.data, line.bytes);
+    ebb_str_free(metrics->ctx, &line);
+    json_decref(record);
+    return status;
+}
+
+enum ebb_status ebb_metrics_flush(struct ebb_metrics *metrics)
+{
+    if (fsync(metrics->fd) == 0) return EBB_OK;
+    return EBB_FAIL(metrics->ctx, EBB_IO, "cannot flush '%s': %s", metrics->path, strerror(errno));
+}
+
+/* ---- records --------------------------------------------------------------------------------- */
+
+static bool set(json_t *json, const char *key, json_t *value)
+{
+    return json && json_object_set_new(json, key, value) == 0;
+}
+
+static json_t *integer(int64_t value)
+{
+    return json_integer((json_int_t)value);
+}
+
+static json_t *checked(json_t *json, bool ok)
+{
+    if (ok) return json;
+    json_decref(json);
+    return NULL;
+}
+
+json_t *ebb_step_record_json(const struct ebb_step_record *r)
+{
+    json_t *json = json_object();
+    double rate = r->seconds > 0 ? (double)r->step_tokens / r->seconds : NAN;
+    bool ok = set(json, "step", integer(r->step)) &&
+              set(json, "epoch", ebb_json_number(r->epoch)) &&
+              set(json, "loss", ebb_json_number(r->loss)) &&
+              set(json, "grad_norm", ebb_json_number(r->grad_norm)) &&
+              set(json, "learning_rate", ebb_json_number(r->learning_rate)) &&
+              set(json, "num_tokens", integer(r->tokens)) &&
+              set(json, "mean_token_accuracy", ebb_json_number(r->accuracy)) &&
+              set(json, "tokens_per_second", ebb_json_number(rate)) &&
+              set(json, "step_seconds", ebb_json_number(r->seconds)) &&
+              set(json, "peak_device_bytes", integer(r->usage.peak_device_bytes)) &&
+              set(json, "predicted_device_bytes", integer(r->usage.predicted_device_bytes)) &&
+              set(json, "process_device_bytes", integer(r->usage.process_device_bytes)) &&
+              set(json, "host_bytes", integer(r->usage.host_bytes)) &&
+              set(json, "bytes_out", integer(r->usage.bytes_out)) &&
+              set(json, "bytes_in", integer(r->usage.bytes_in)) &&
+              set(json, "stall_seconds", ebb_json_number(r->usage.stall_seconds));
+    if (ok && r->skipped) ok = set(json, "skipped", json_true());
+    return checked(json, ok);
+}
+
+json_t *ebb_eval_record_json(int64_t step, double epoch, const struct ebb_eval_result *r)
+{
+    json_t *json = json_object();
+    double rate = r->seconds > 0 ? (double)r->tokens / r->seconds : NAN;
+    bool ok = set(json, "step", integer(step)) && set(json, "epoch", ebb_json_number(epoch)) &&
+              set(json, "eval_loss", ebb_json_number(r->loss)) &&
+              set(json, "eval_mean_token_accuracy", ebb_json_number(r->accuracy)) &&
+              set(json, "eval_perplexity", ebb_json_number(exp(r->loss))) &&
+              set(json, "eval_num_tokens", integer(r->tokens)) &&
+              set(json, "eval_num_labels", integer(r->labels)) &&
+              set(json, "eval_runtime", ebb_json_number(r->seconds)) &&
+              set(json, "eval_tokens_per_second", ebb_json_number(rate));
+    return checked(json, ok);
+}

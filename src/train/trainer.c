@@ -1,0 +1,489 @@
+/* The training loop.
+ *
+ * One turn of the loop stands between two optimizer steps: evaluate if that is due, save if that is
+ * due, stop or step. Whether something is due depends on the state alone, so that a run that was
+ * stopped anywhere finds at its next start what it still owes at that step.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "train/trainer.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "device/device.h"
+#include "train/checkpoint.h"
+#include "train/metrics.h"
+#include "train/trainer_int.h"
+
+enum {
+    SKIPPED_ROW_MAX = 10, /* steps in a row without finite gradients that end a run */
+    WINDOW_STEPS = 10,    /* of the reported loss where nothing is printed */
+    SHORT_TEXT = 32
+};
+
+struct trainer {
+    struct ebb_ctx *ctx;
+    const struct ebb_trainer_request *request;
+    struct ebb_train_state state;
+    struct ebb_metrics *metrics;
+    struct ebb_run_record *run;
+    struct ebb_progress *progress;
+    json_t *identity;
+    int64_t total;      /* optimizer steps of the whole run */
+    int64_t first;      /* steps that were done when this session began */
+    int64_t saved_step; /* that has a checkpoint in output_dir; -1: none yet */
+    double pace;        /* smoothed seconds of a step; 0: none yet */
+    double started;     /* the clock at this session's start */
+    double seconds_before;
+    int signals; /* one: finish the step; two: leave it */
+};
+
+/* What one step adds up to. */
+struct work {
+    int64_t tokens, labels;
+    double rate, seconds;
+    bool left; /* given up after a second signal */
+    struct ebb_sums sums;
+    struct ebb_engine_usage usage; /* moves: of this step */
+};
+
+/* ---- before the first step ------------------------------------------------------------------- */
+
+static enum ebb_status check_request(struct ebb_ctx *ctx, const struct ebb_trainer_request *r)
+{
+    if (r->world > 1)
+        return EBB_FAIL(ctx, EBB_UNSUPPORTED,
+                        "rank %" PRIu32 " of %" PRIu32 ": training by several processes is not "
+                        "offered yet",
+                        r->rank, r->world);
+    if (r->accumulation < 1)
+        return EBB_FAIL(ctx, EBB_BAD_CONFIG,
+                        "gradient_accumulation_steps is %" PRId64 ", at least 1 is wanted",
+                        r->accumulation);
+    if (r->max_steps <= 0 && !(r->epochs > 0))
+        return EBB_FAIL(ctx, EBB_BAD_CONFIG, "num_train_epochs is %g: there is nothing to train",
+                        r->epochs);
+    if (r->eval_strategy == EBB_WHEN_STEPS && r->eval_steps < 1)
+        return EBB_FAIL(ctx, EBB_BAD_CONFIG, "eval_steps is %" PRId64 ", at least 1 is wanted",
+                        r->eval_steps);
+    if (r->save_strategy == EBB_WHEN_STEPS && r->save_steps < 1)
+        return EBB_FAIL(ctx, EBB_BAD_CONFIG, "save_steps is %" PRId64 ", at least 1 is wanted",
+                        r->save_steps);
+    bool evaluates = r->eval && r->eval_strategy != EBB_WHEN_NO;
+    if (!evaluates && (r->load_best_at_end || r->early_stopping_patience > 0))
+        return EBB_FAIL(ctx, EBB_BAD_CONFIG,
+                        "%s needs a validation set and eval_strategy 'steps' or 'epoch'",
+                        r->load_best_at_end ? "load_best_model_at_end" : "early_stopping_patience");
+    return EBB_OK;
+}
+
+/* As transformers counts: an epoch's last step may be short, a broken number of epochs is rounded
+ * up to a step. */
+static int64_t total_steps(const struct ebb_trainer_request *r)
+{
+    int64_t micros = ebb_loader_describe(r->train)->micros_per_epoch;
+    int64_t steps_per_epoch = (micros + r->accumulation - 1) / r->accumulation;
+    if (r->max_steps > 0) return r->max_steps;
+    double steps = r->epochs * (double)steps_per_epoch;
+    return (int64_t)ceil(steps - 1e-9 * steps);
+}
+
+static enum ebb_status resume(struct trainer *t)
+{
+    const struct ebb_trainer_request *r = t->request;
+    EBB_TRY(ebb_checkpoint_load(t->ctx, r, r->resume, t->identity, &t->state));
+    char *own = ebb_checkpoint_path(t->ctx, r->output_dir, t->state.step);
+    if (!own) return EBB_NO_MEMORY;
+    if (ebb_dir_exists(own)) t->saved_step = t->state.step;
+    ebb_mem_free(t->ctx, own);
+    ebb_log(t->ctx, EBB_LOG_INFO, "resume", "going on from '%s' after step %" PRId64 " of %" PRId64,
+            r->resume, t->state.step, t->total);
+    return EBB_OK;
+}
+
+static enum ebb_status prepare(struct trainer *t)
+{
+    const struct ebb_trainer_request *r = t->request;
+    const struct ebb_loader_place start = {0, 0};
+    EBB_TRY(check_request(t->ctx, r));
+    t->total = total_steps(r);
+    t->state = ebb_train_state_start();
+    t->saved_step = -1;
+    EBB_TRY(ebb_output_clean(t->ctx, r->output_dir));
+    EBB_TRY(ebb_identity_create(t->ctx, r, t->total, &t->identity));
+    EBB_TRY(ebb_loader_seek(t->ctx, r->train, start));
+    if (r->resume) EBB_TRY(resume(t));
+    t->first = t->state.step;
+    t->seconds_before = t->state.seconds;
+    EBB_TRY(ebb_metrics_open(t->ctx, r->output_dir, !r->resume, &t->metrics));
+    t->progress = ebb_progress_create(t->ctx);
+    if (!t->progress) return EBB_NO_MEMORY;
+    EBB_TRY(ebb_run_record_open(t->ctx, r, &t->run));
+    return ebb_run_record_begin(t->run, t->state.step, t->total);
+}
+
+/* ---- signals --------------------------------------------------------------------------------- */
+
+static void look_for_signal(struct trainer *t)
+{
+    struct signalfd_siginfo info;
+    if (!ebb_stop_wanted(t->request->stop_fd)) return;
+    if (read(t->request->stop_fd, &info, sizeof info) <= 0) return;
+    t->signals++;
+    if (t->signals == 1)
+        ebb_log(t->ctx, EBB_LOG_INFO, "train",
+                "stopping: this step is finished and a checkpoint written first; once more leaves "
+                "the step unfinished");
+}
+
+/* ---- what is shown and recorded -------------------------------------------------------------- */
+
+static double epoch_now(const struct trainer *t)
+{
+    struct ebb_loader_place place = t->state.place;
+    return (double)place.epoch +
+           (double)place.micro / (double)ebb_loader_describe(t->request->train)->micros_per_epoch;
+}
+
+static double window_mean(const struct trainer *t)
+{
+    return t->state.window_labels > 0 ? t->state.window_loss / (double)t->state.window_labels
+                                      : t->state.logged_loss;
+}
+
+/* What matters most comes first: a narrow terminal cuts the rest. */
+static void show_step(struct trainer *t, const struct work *w, bool keep)
+{
+    char memory[SHORT_TEXT], predicted[SHORT_TEXT], left[SHORT_TEXT], norm[SHORT_TEXT];
+    ebb_text_bytes(w->usage.peak_device_bytes, memory, sizeof memory);
+    ebb_text_bytes(w->usage.predicted_device_bytes, predicted, sizeof predicted);
+    ebb_text_seconds(t->pace * (double)(t->total - t->state.step), left, sizeof left);
+    snprintf(norm, sizeof norm, "-");
+    if (w->labels > 0) snprintf(norm, sizeof norm, "%.4g", w->sums.grad_norm);
+    ebb_progress_show(t->progress, keep,
+                      "step %lld/%lld  loss \033[1m%.4f\033[0m  grad norm %s  lr %.3g  %.0f tok/s  "
+                      "ETA %s  memory %s of %s  epoch %.2f",
+                      (long long)t->state.step, (long long)t->total, window_mean(t), norm, w->rate,
+                      w->seconds > 0 ? (double)w->tokens / w->seconds : 0, left, memory, predicted,
+                      epoch_now(t));
+}
+
+/* The printed loss is the mean since the last line that stays. */
+static void report_step(struct trainer *t, const struct work *w)
+{
+    int64_t every = t->request->logging_steps, step = t->state.step;
+    bool printed = every > 0;
+    if (!printed) every = WINDOW_STEPS;
+    bool due = step % every == 0 || step == t->total, begins = step == t->first + 1;
+    if (printed && (due || begins || ebb_progress_is_live(t->progress)))
+        show_step(t, w, due || begins);
+    if (!due) return;
+    t->state.logged_loss = window_mean(t);
+    t->state.window_loss = 0;
+    t->state.window_labels = 0;
+}
+
+static enum ebb_status record_step(struct trainer *t, const struct work *w)
+{
+    struct ebb_step_record record;
+    memset(&record, 0, sizeof record);
+    record.step = t->state.step;
+    record.epoch = epoch_now(t);
+    record.loss = w->labels > 0 ? w->sums.loss / (double)w->labels : NAN;
+    record.accuracy = w->labels > 0 ? (double)w->sums.correct / (double)w->labels : NAN;
+    record.grad_norm = w->labels > 0 ? w->sums.grad_norm : NAN;
+    record.learning_rate = w->rate;
+    record.tokens = t->state.tokens;
+    record.step_tokens = w->tokens;
+    record.seconds = w->seconds;
+    record.skipped = w->labels > 0 && !w->sums.finite;
+    record.usage = w->usage;
+    return ebb_metrics_add(t->metrics, ebb_step_record_json(&record));
+}
+
+/* ---- a step ---------------------------------------------------------------------------------- */
+
+static enum ebb_status run_micros(struct trainer *t, struct work *w)
+{
+    const struct ebb_trainer_request *r = t->request;
+    ebb_engine_begin(r->engine);
+    for (int64_t m = 0; m < r->accumulation; m++) {
+        const struct ebb_batch *batch;
+        if (m > 0) look_for_signal(t);
+        if (t->signals > 1) {
+            w->left = true;
+            return EBB_OK;
+        }
+        EBB_TRY(ebb_loader_next(t->ctx, r->train, &batch));
+        EBB_TRY(ebb_engine_micro(r->engine, EBB_PROGRAM_TRAIN, batch, (uint64_t)t->state.step + 1,
+                                 (uint32_t)m));
+        w->tokens += batch->tokens;
+        w->labels += batch->labels;
+        if (ebb_loader_tell(r->train).micro == 0)
+            break; /* a step does not reach into the next epoch */
+    }
+    return EBB_OK;
+}
+
+/* A step without labels, or one whose gradients are not finite, changes no weight and counts as no
+ * update. */
+static enum ebb_status update(struct trainer *t, struct work *w)
+{
+    struct ebb_engine *engine = t->request->engine;
+    int64_t step = t->state.step + 1;
+    w->rate = ebb_schedule_rate(&t->request->schedule, step, t->total);
+    if (w->labels == 0) {
+        w->sums = ebb_engine_sums(engine);
+        ebb_warn_once(t->ctx, "train.no_labels",
+                      "step %" PRId64
+                      " holds no token that is trained: its loss is null and it changes nothing",
+                      step);
+        return EBB_OK;
+    }
+    EBB_TRY(ebb_engine_update(engine, (uint64_t)t->state.updates + 1, w->rate, (double)w->labels));
+    w->sums = ebb_engine_sums(engine);
+    if (w->sums.finite) {
+        t->state.updates++;
+        t->state.skipped_row = 0;
+        return EBB_OK;
+    }
+    t->state.skipped++;
+    t->state.skipped_row++;
+    ebb_log(t->ctx, EBB_LOG_WARNING, "train",
+            "step %" PRId64 ": the gradients are not finite, no weight was changed (%" PRId64
+            " such steps so far; %d "
+            "in a row end the run)",
+            step, t->state.skipped, SKIPPED_ROW_MAX);
+    return EBB_OK;
+}
+
+static void count_step(struct trainer *t, const struct work *w)
+{
+    struct ebb_train_state *s = &t->state;
+    s->step++;
+    s->tokens += w->tokens;
+    s->place = ebb_loader_tell(t->request->train);
+    s->seconds = t->seconds_before + ebb_clock_seconds() - t->started;
+    if (isfinite(w->sums.loss)) {
+        s->window_loss += w->sums.loss;
+        s->window_labels += w->labels;
+    }
+    t->pace = t->pace > 0 ? 0.9 * t->pace + 0.1 * w->seconds : w->seconds;
+}
+
+static enum ebb_status step(struct trainer *t)
+{
+    const struct ebb_trainer_request *r = t->request;
+    struct ebb_device_counters before;
+    struct work work;
+    double began = ebb_clock_seconds();
+    memset(&work, 0, sizeof work);
+    ebb_device_counters(ebb_engine_device(r->engine), &before);
+    EBB_TRY(run_micros(t, &work));
+    if (work.left) {
+        ebb_engine_drop_gradients(r->engine);
+        return ebb_loader_seek(t->ctx, r->train, t->state.place);
+    }
+    EBB_TRY(update(t, &work));
+    work.seconds = ebb_clock_seconds() - began;
+    count_step(t, &work);
+    work.usage = ebb_engine_usage(r->engine);
+    work.usage.bytes_out -= before.bytes_out;
+    work.usage.bytes_in -= before.bytes_in;
+    work.usage.stall_seconds -= before.stall_seconds;
+    EBB_TRY(record_step(t, &work));
+    report_step(t, &work);
+    if (r->die_after_step > 0 && t->state.step == r->die_after_step) (void)raise(SIGKILL);
+    if (t->state.skipped_row >= SKIPPED_ROW_MAX)
+        return EBB_FAIL(t->ctx, EBB_FAILED,
+                        "the gradients of %" PRId64
+                        " steps in a row were not finite, the last of them step %" PRId64
+                        "\na lower learning_rate, a longer warm-up or a max_grad_norm may help; a "
+                        "model whose weights "
+                        "are not finite cannot be trained",
+                        t->state.skipped_row, t->state.step);
+    return EBB_OK;
+}
+
+/* ---- between steps --------------------------------------------------------------------------- */
+
+static bool at(const struct trainer *t, enum ebb_when when, int64_t every)
+{
+    if (when == EBB_WHEN_NO || t->state.step == 0) return false;
+    if (t->state.step >= t->total) return true;
+    return when == EBB_WHEN_STEPS ? t->state.step % every == 0 : t->state.place.micro == 0;
+}
+
+static bool eval_due(const struct trainer *t)
+{
+    const struct ebb_trainer_request *r = t->request;
+    return r->eval && t->state.eval_step != t->state.step && at(t, r->eval_strategy, r->eval_steps);
+}
+
+static bool stops_early(const struct trainer *t)
+{
+    int64_t patience = t->request->early_stopping_patience;
+    return patience > 0 && t->state.evals_worse >= patience;
+}
+
+static bool save_due(const struct trainer *t)
+{
+    const struct ebb_trainer_request *r = t->request;
+    if (t->saved_step == t->state.step || t->state.step == 0) return false;
+    if (r->load_best_at_end && t->state.best_step == t->state.step) return true;
+    return at(t, r->save_strategy, r->save_steps) ||
+           (r->save_strategy != EBB_WHEN_NO && stops_early(t));
+}
+
+static void note_eval(struct trainer *t, double loss)
+{
+    struct ebb_train_state *s = &t->state;
+    bool first = isnan(s->best_loss);
+    s->eval_step = s->step;
+    bool enough =
+        isfinite(loss) && (first || loss < s->best_loss - t->request->early_stopping_threshold);
+    s->evals_worse = enough ? 0 : s->evals_worse + 1;
+    if (isfinite(loss) && (first || loss < s->best_loss)) {
+        s->best_loss = loss;
+        s->best_step = s->step;
+    }
+}
+
+/* An evaluation that a signal ends is owed: the next session makes it. */
+static enum ebb_status evaluate(struct trainer *t)
+{
+    char seconds[SHORT_TEXT];
+    struct ebb_eval_result result;
+    const struct ebb_trainer_request *r = t->request;
+    enum ebb_status status = ebb_evaluate(t->ctx, r->engine, r->eval, r->stop_fd, &result);
+    if (status == EBB_INTERRUPTED) {
+        ebb_error_clear(t->ctx);
+        look_for_signal(t);
+        if (t->signals == 0) t->signals = 1;
+        return EBB_OK;
+    }
+    EBB_TRY(status);
+    note_eval(t, result.loss);
+    if (t->saved_step == t->state.step) t->saved_step = -1; /* it lacks this evaluation */
+    EBB_TRY(
+        ebb_metrics_add(t->metrics, ebb_eval_record_json(t->state.step, epoch_now(t), &result)));
+    if (r->logging_steps > 0)
+        ebb_progress_show(t->progress, true,
+                          "evaluation after step %" PRId64
+                          "  eval_loss \033[1m%.4f\033[0m%s  accuracy %.4f  "
+                          "perplexity %.4g  in %s",
+                          t->state.step, result.loss,
+                          t->state.best_step == t->state.step ? " (the best)" : "", result.accuracy,
+                          exp(result.loss),
+                          ebb_text_seconds(result.seconds, seconds, sizeof seconds));
+    return EBB_OK;
+}
+
+static enum ebb_status save(struct trainer *t)
+{
+    const struct ebb_trainer_request *r = t->request;
+    t->state.seconds = t->seconds_before + ebb_clock_seconds() - t->started;
+    EBB_TRY(ebb_metrics_flush(t->metrics));
+    EBB_TRY(ebb_checkpoint_save(t->ctx, r, &t->state, t->identity));
+    t->saved_step = t->state.step;
+    ebb_log(t->ctx, EBB_LOG_DEBUG, "checkpoint", "saved step %" PRId64, t->state.step);
+    return ebb_checkpoint_rotate(t->ctx, r->output_dir, r->save_total_limit, t->state.step,
+                                 t->state.best_step);
+}
+
+static enum ebb_status interrupted(struct trainer *t)
+{
+    if (t->saved_step != t->state.step) EBB_TRY(save(t));
+    return EBB_FAIL(t->ctx, EBB_INTERRUPTED,
+                    "stopped by a signal after step %" PRId64 " of %" PRId64
+                    "; '%s/checkpoint-%" PRId64 "' is written\n"
+                    "resume_from_checkpoint: true goes on from it",
+                    t->state.step, t->total, t->request->output_dir, t->state.step);
+}
+
+static enum ebb_status loop(struct trainer *t)
+{
+    for (;;) {
+        if (eval_due(t)) EBB_TRY(evaluate(t));
+        if (save_due(t)) EBB_TRY(save(t));
+        bool over = t->state.step >= t->total || stops_early(t);
+        if (over) return t->signals > 0 && eval_due(t) ? interrupted(t) : EBB_OK;
+        look_for_signal(t);
+        if (t->signals > 0) return interrupted(t);
+        EBB_TRY(step(t));
+    }
+}
+
+/* ---- the end --------------------------------------------------------------------------------- */
+
+/* Puts the best step's parameters in place, unless they are there already. */
+static enum ebb_status load_best(struct trainer *t)
+{
+    const struct ebb_trainer_request *r = t->request;
+    int64_t best = t->state.best_step;
+    if (!r->load_best_at_end || best < 0 || best == t->state.step) return EBB_OK;
+    char *dir = ebb_checkpoint_path(t->ctx, r->output_dir, best);
+    if (!dir) return EBB_NO_MEMORY;
+    enum ebb_status status = EBB_OK;
+    if (!ebb_dir_exists(dir)) {
+        ebb_log(
+            t->ctx, EBB_LOG_WARNING, "train",
+            "the best checkpoint '%s' is gone: the result is the last step's model, not the best",
+            dir);
+    } else {
+        status = ebb_checkpoint_load_weights(t->ctx, r, dir);
+        if (status == EBB_OK)
+            ebb_log(t->ctx, EBB_LOG_INFO, "train",
+                    "the result is the best model, of step %" PRId64 " (eval_loss %.4f)", best,
+                    t->state.best_loss);
+    }
+    ebb_mem_free(t->ctx, dir);
+    return status;
+}
+
+static void fill_result(const struct trainer *t, struct ebb_trainer_result *result)
+{
+    result->steps = t->state.step;
+    result->final_loss = window_mean(t);
+    result->best_eval_loss = t->state.best_loss;
+    result->seconds = ebb_clock_seconds() - t->started;
+    result->tokens = t->state.tokens;
+    result->skipped_steps = t->state.skipped;
+    result->stopped_early = stops_early(t) && t->state.step < t->total;
+}
+
+static void clear(struct trainer *t)
+{
+    ebb_run_record_free(t->run);
+    ebb_progress_free(t->progress);
+    ebb_metrics_close(t->metrics);
+    json_decref(t->identity);
+}
+
+enum ebb_status ebb_trainer_run(struct ebb_ctx *ctx, const struct ebb_trainer_request *request,
+                                struct ebb_trainer_result *result)
+{
+    struct trainer t;
+    memset(&t, 0, sizeof t);
+    memset(result, 0, sizeof *result);
+    t.ctx = ctx;
+    t.request = request;
+    t.started = ebb_clock_seconds();
+    enum ebb_status status = prepare(&t);
+    if (status == EBB_OK) {
+        status = loop(&t);
+        if (status == EBB_OK) status = load_best(&t);
+        if (status == EBB_OK) status = ebb_result_save(ctx, request);
+        fill_result(&t, result);
+        enum ebb_status noted = ebb_run_record_end(t.run, status, t.state.step, result);
+        if (status == EBB_OK) status = noted;
+    }
+    clear(&t);
+    return status;
+}
