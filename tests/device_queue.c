@@ -69,7 +69,7 @@ static bool reaches(_Atomic int *value, int wanted)
     return false;
 }
 
-/* ---- functions to launch ---- */
+/* ---- functions to launch --------------------------------------------------------------------- */
 
 static enum ebb_status hold_until_set(const struct ebb_queue_env *env, const void *args)
 {
@@ -115,7 +115,8 @@ static enum ebb_status append(const struct ebb_queue_env *env, const void *args)
 
 static enum ebb_status fail_with_reason(const struct ebb_queue_env *env, const void *args)
 {
-    return EBB_FAIL(ebb_device_ctx(env->device), EBB_DEVICE, "the kernel '%s' broke", (const char *)args);
+    return EBB_FAIL(ebb_device_ctx(env->device), EBB_DEVICE, "the kernel '%s' broke",
+                    (const char *)args);
 }
 
 static enum ebb_status fail_silently(const struct ebb_queue_env *env, const void *args)
@@ -124,7 +125,7 @@ static enum ebb_status fail_silently(const struct ebb_queue_env *env, const void
     return EBB_FAILED;
 }
 
-/* ---- order ---- */
+/* ---- order ----------------------------------------------------------------------------------- */
 
 static void commands_of_a_queue_run_in_the_order_they_were_enqueued(void **state)
 {
@@ -171,14 +172,14 @@ static void a_full_ring_makes_the_caller_wait_and_loses_nothing(void **state)
     fixture_free(&f);
 }
 
-/* ---- events ---- */
+/* ---- events ---------------------------------------------------------------------------------- */
 
 static void events_order_three_queues_whatever_the_delays(void **state)
 {
     (void)state;
     enum { ROUNDS = 100 };
-    struct fixture f =
-        fixture_create((struct ebb_device_options){.threads = 1, .delay_us = {300, 200, 100}, .delay_seed = 7});
+    struct fixture f = fixture_create(
+        (struct ebb_device_options){.threads = 1, .delay_us = {300, 200, 100}, .delay_seed = 7});
     /* Plain memory round and round: compute -> out -> in -> compute, one hop each. */
     char *device = NULL, *host = NULL;
     assert_int_equal(ebb_device_reserve(f.device, EBB_SPACE_DEVICE, 4096), EBB_OK);
@@ -207,12 +208,15 @@ static void events_order_three_queues_whatever_the_delays(void **state)
     fixture_free(&f);
 }
 
-/* Runs compute -> out hops, with or without the event between them; returns how many saw what they should. */
+/* Runs compute -> out hops, with or without the event between them; returns how many saw what
+ * they should. */
 static int count_right_hops(bool with_event)
 {
     enum { ROUNDS = 20 };
-    struct fixture f = fixture_create(
-        (struct ebb_device_options){.threads = 1, .delay_us = {[EBB_QUEUE_COMPUTE] = 3000}, .delay_seed = 11});
+    struct fixture f =
+        fixture_create((struct ebb_device_options){.threads = 1,
+                                                   .delay_us = {[EBB_QUEUE_COMPUTE] = 3000},
+                                                   .delay_seed = 11});
     int right = 0;
     for (int i = 0; i < ROUNDS; i++) {
         _Atomic int source = 1, middle = 0, end = 0;
@@ -294,7 +298,7 @@ static void more_events_keep_the_marks_of_those_before(void **state)
     fixture_free(&f);
 }
 
-/* ---- failures ---- */
+/* ---- failures -------------------------------------------------------------------------------- */
 
 static void a_failure_skips_all_that_follows_and_sync_returns_it_once(void **state)
 {
@@ -352,7 +356,8 @@ static void a_function_that_fails_silently_still_gets_a_text(void **state)
 static void a_failed_device_can_be_freed_with_commands_waiting(void **state)
 {
     (void)state;
-    struct fixture f = fixture_create((struct ebb_device_options){.threads = 1, .delay_us = {2000, 2000, 2000}});
+    struct fixture f =
+        fixture_create((struct ebb_device_options){.threads = 1, .delay_us = {2000, 2000, 2000}});
     _Atomic int count = 0;
     ebb_queue_launch(f.device, EBB_QUEUE_COMPUTE, fail_silently, NULL);
     ebb_queue_record(f.device, EBB_QUEUE_COMPUTE, 0);
@@ -364,7 +369,7 @@ static void a_failed_device_can_be_freed_with_commands_waiting(void **state)
     assert_int_equal(atomic_load(&count), 0);
 }
 
-/* ---- creation ---- */
+/* ---- creation -------------------------------------------------------------------------------- */
 
 static void what_cannot_be_created_is_refused_with_a_reason(void **state)
 {
@@ -481,7 +486,7 @@ static void parallel_regions_on_compute_have_the_devices_threads(void **state)
     fixture_free(&f);
 }
 
-/* ---- spaces ---- */
+/* ---- spaces ---------------------------------------------------------------------------------- */
 
 static void a_space_is_zero_aligned_and_resident_only_where_touched(void **state)
 {
@@ -551,13 +556,15 @@ static void a_space_that_no_machine_has_is_refused_by_name_and_size(void **state
     assert_text_has(f.ctx, "9223372036854775807 bytes");
     assert_text_has(f.ctx, "host space");
     ebb_error_clear(f.ctx);
-    assert_int_equal(ebb_device_reserve(f.device, EBB_SPACE_DEVICE, (int64_t)1 << 60), EBB_NO_MEMORY);
+    assert_int_equal(ebb_device_reserve(f.device, EBB_SPACE_DEVICE, (int64_t)1 << 60),
+                     EBB_NO_MEMORY);
     assert_text_has(f.ctx, "device space");
-    assert_int_equal(ebb_device_reserve(f.device, EBB_SPACE_DEVICE, 4096), EBB_OK); /* still possible */
+    assert_int_equal(ebb_device_reserve(f.device, EBB_SPACE_DEVICE, 4096),
+                     EBB_OK); /* still possible */
     fixture_free(&f);
 }
 
-/* ---- counters ---- */
+/* ---- counters -------------------------------------------------------------------------------- */
 
 static void bytes_are_counted_by_direction_whatever_the_queue(void **state)
 {

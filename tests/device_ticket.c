@@ -1,4 +1,5 @@
-/* Tickets: queues and threads of the host that signal and wait for each other, and what happens when one of them fails.
+/* Tickets: queues and threads of the host that signal and wait for each other, and what happens
+ * when one of them fails.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <pthread.h>
 #include <setjmp.h>
@@ -86,7 +87,7 @@ static void *fail_soon(void *ticket)
     return NULL;
 }
 
-/* ---- signal and wait ---- */
+/* ---- signal and wait ------------------------------------------------------------------------- */
 
 static void a_queue_waits_for_a_thread_that_signals_later(void **state)
 {
@@ -112,8 +113,8 @@ static void a_queue_waits_for_a_thread_that_signals_later(void **state)
 static void a_thread_waits_for_a_queue_and_sees_its_work(void **state)
 {
     (void)state;
-    struct fixture f =
-        fixture_create((struct ebb_device_options){.threads = 1, .delay_us = {[EBB_QUEUE_OUT] = 5000}});
+    struct fixture f = fixture_create(
+        (struct ebb_device_options){.threads = 1, .delay_us = {[EBB_QUEUE_OUT] = 5000}});
     char from[256], to[256] = {0};
     memset(from, 7, sizeof from);
     ebb_queue_copy(f.device, EBB_QUEUE_OUT, to, from, sizeof to);
@@ -175,17 +176,22 @@ static void a_thread_of_the_host_takes_part_in_many_rounds(void **state)
 {
     (void)state;
     enum { ROUNDS = 200, BYTES = 512 };
-    struct fixture f =
-        fixture_create((struct ebb_device_options){.threads = 1, .delay_us = {60, 60, 60}, .delay_seed = 3});
+    struct fixture f = fixture_create(
+        (struct ebb_device_options){.threads = 1, .delay_us = {60, 60, 60}, .delay_seed = 3});
     struct ebb_ticket *back = NULL;
     assert_int_equal(ebb_ticket_create(f.device, &back), EBB_OK);
     assert_int_equal(ebb_device_events(f.device, 1), EBB_OK);
-    assert_int_equal(ebb_device_reserve(f.device, EBB_SPACE_DEVICE, ROUNDS * BYTES + BYTES), EBB_OK);
+    assert_int_equal(ebb_device_reserve(f.device, EBB_SPACE_DEVICE, ROUNDS * BYTES + BYTES),
+                     EBB_OK);
     assert_int_equal(ebb_device_reserve(f.device, EBB_SPACE_HOST, BYTES), EBB_OK);
     char *device = ebb_device_base(f.device, EBB_SPACE_DEVICE);
     char file[BYTES];
-    struct disk disk = {.left = f.ticket, .back = back, .host = ebb_device_base(f.device, EBB_SPACE_HOST),
-                        .file = file, .bytes = BYTES, .rounds = ROUNDS};
+    struct disk disk = {.left = f.ticket,
+                        .back = back,
+                        .host = ebb_device_base(f.device, EBB_SPACE_HOST),
+                        .file = file,
+                        .bytes = BYTES,
+                        .rounds = ROUNDS};
     for (int i = 0; i < BYTES; i++) device[i] = (char)i;
     pthread_t thread;
     assert_int_equal(pthread_create(&thread, NULL, run_disk, &disk), 0);
@@ -206,7 +212,7 @@ static void a_thread_of_the_host_takes_part_in_many_rounds(void **state)
     fixture_free(&f);
 }
 
-/* ---- watchdogs and failures ---- */
+/* ---- watchdogs and failures ------------------------------------------------------------------ */
 
 static void a_host_wait_ends_after_its_time_and_says_where_the_ticket_stands(void **state)
 {
@@ -267,7 +273,8 @@ static void a_signal_that_is_skipped_becomes_the_tickets_failure(void **state)
 {
     (void)state;
     struct fixture f = fixture_create((struct ebb_device_options){.threads = 1});
-    ebb_queue_ticket_wait(f.device, EBB_QUEUE_COMPUTE, f.ticket, 1, long_enough); /* waits on another queue already */
+    ebb_queue_ticket_wait(f.device, EBB_QUEUE_COMPUTE, f.ticket, 1,
+                          long_enough); /* waits on another queue already */
     sleep_ms(10);
     ebb_queue_launch(f.device, EBB_QUEUE_OUT, break_down, NULL);
     ebb_queue_ticket_signal(f.device, EBB_QUEUE_OUT, f.ticket, 1);

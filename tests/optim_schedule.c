@@ -11,8 +11,9 @@
 static void check(struct ebb_schedule_keys keys, int64_t step, int64_t total, double want)
 {
     double got = ebb_schedule_rate(&keys, step, total);
-    if (fabs(got - want) > 1e-15) fail_msg("step %lld of %lld: got %.17g, want %.17g", (long long)step,
-                                           (long long)total, got, want);
+    if (fabs(got - want) > 1e-15)
+        fail_msg("step %lld of %lld: got %.17g, want %.17g", (long long)step, (long long)total, got,
+                 want);
 }
 
 static void constant_stays(void **state)
@@ -26,8 +27,9 @@ static void constant_stays(void **state)
 static void warmup_rises_from_zero_and_ratio_rounds_up(void **state)
 {
     (void)state;
-    struct ebb_schedule_keys keys = {
-        .schedule = EBB_SCHEDULE_CONSTANT_WITH_WARMUP, .learning_rate = 1, .warmup_steps = 4};
+    struct ebb_schedule_keys keys = {.schedule = EBB_SCHEDULE_CONSTANT_WITH_WARMUP,
+                                     .learning_rate = 1,
+                                     .warmup_steps = 4};
     check(keys, 1, 10, 0);
     check(keys, 2, 10, 0.25);
     check(keys, 5, 10, 1);
@@ -40,7 +42,9 @@ static void warmup_rises_from_zero_and_ratio_rounds_up(void **state)
 static void linear_falls_to_one_step_above_zero(void **state)
 {
     (void)state;
-    struct ebb_schedule_keys keys = {.schedule = EBB_SCHEDULE_LINEAR, .learning_rate = 1, .warmup_steps = 2};
+    struct ebb_schedule_keys keys = {.schedule = EBB_SCHEDULE_LINEAR,
+                                     .learning_rate = 1,
+                                     .warmup_steps = 2};
     check(keys, 3, 12, 1);
     check(keys, 8, 12, 0.5);
     check(keys, 12, 12, 0.1);

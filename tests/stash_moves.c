@@ -1,4 +1,5 @@
-/* The stash: bytes come back, wrong calls are refused with a reason, and checksums find what a missing event breaks.
+/* The stash: bytes come back, wrong calls are refused with a reason, and checksums find what a
+ * missing event breaks.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -73,7 +74,8 @@ static void assert_refused(struct fixture *f, enum ebb_status status, const char
     ebb_error_clear(f->ctx);
 }
 
-static enum ebb_status out(struct fixture *f, int64_t object, int64_t offset, int64_t bytes, bool last)
+static enum ebb_status out(struct fixture *f, int64_t object, int64_t offset, int64_t bytes,
+                           bool last)
 {
     return ebb_stash_out(f->stash, EBB_QUEUE_OUT, object, offset, bytes, last, f->memory + offset);
 }
@@ -89,13 +91,14 @@ static void in_waits_for_out(struct fixture *f)
     ebb_queue_wait(f->device, EBB_QUEUE_IN, 0);
 }
 
-/* ---- moves ---- */
+/* ---- moves ----------------------------------------------------------------------------------- */
 
 static void an_object_comes_back_whole(void **state)
 {
     (void)state;
     for (int checksums = 0; checksums < 2; checksums++) {
-        struct fixture f = fixture_create((struct ebb_device_options){.delay_us = {0, 500, 500}}, checksums != 0);
+        struct fixture f =
+            fixture_create((struct ebb_device_options){.delay_us = {0, 500, 500}}, checksums != 0);
         assert_int_equal(ebb_stash_generation(f.stash, OBJECT_X), 0);
         assert_int_equal(out(&f, OBJECT_X, 0, 1000, true), EBB_OK);
         assert_int_equal(ebb_stash_generation(f.stash, OBJECT_X), 1);
@@ -153,14 +156,22 @@ static void a_generation_may_end_before_the_object_does(void **state)
 static void a_new_generation_replaces_the_one_before(void **state)
 {
     (void)state;
-    struct fixture f = fixture_create((struct ebb_device_options){.delay_us = {0, 100, 100}, .delay_seed = 2}, true);
+    struct fixture f =
+        fixture_create((struct ebb_device_options){.delay_us = {0, 100, 100}, .delay_seed = 2},
+                       true);
     for (int round = 0; round < 20; round++) {
         int64_t at = 1000 * round;
         ebb_queue_wait(f.device, EBB_QUEUE_OUT, 1);
-        assert_int_equal(ebb_stash_out(f.stash, EBB_QUEUE_OUT, OBJECT_X, 0, 400, false, f.memory + at), EBB_OK);
-        assert_int_equal(ebb_stash_out(f.stash, EBB_QUEUE_OUT, OBJECT_X, 400, 600, true, f.memory + at + 400), EBB_OK);
+        assert_int_equal(ebb_stash_out(f.stash, EBB_QUEUE_OUT, OBJECT_X, 0, 400, false,
+                                       f.memory + at),
+                         EBB_OK);
+        assert_int_equal(ebb_stash_out(f.stash, EBB_QUEUE_OUT, OBJECT_X, 400, 600, true,
+                                       f.memory + at + 400),
+                         EBB_OK);
         in_waits_for_out(&f);
-        assert_int_equal(ebb_stash_in(f.stash, EBB_QUEUE_IN, OBJECT_X, 0, 1000, f.memory + 32768 + at), EBB_OK);
+        assert_int_equal(ebb_stash_in(f.stash, EBB_QUEUE_IN, OBJECT_X, 0, 1000,
+                                      f.memory + 32768 + at),
+                         EBB_OK);
         ebb_queue_record(f.device, EBB_QUEUE_IN, 1);
     }
     assert_int_equal(ebb_stash_generation(f.stash, OBJECT_X), 20);
@@ -221,15 +232,17 @@ static void too_many_parts_at_once_are_refused(void **state)
     ebb_ctx_free(ctx);
 }
 
-/* ---- refusals ---- */
+/* ---- refusals -------------------------------------------------------------------------------- */
 
 static void reading_before_writing_out_is_refused(void **state)
 {
     (void)state;
     struct fixture f = fixture_create((struct ebb_device_options){0}, false);
-    assert_refused(&f, in(&f, OBJECT_X, 0, 1000), "'layer 0 x' of the stash is read, but nothing of it was written");
+    assert_refused(&f, in(&f, OBJECT_X, 0, 1000),
+                   "'layer 0 x' of the stash is read, but nothing of it was written");
     assert_int_equal(out(&f, OBJECT_X, 0, 600, false), EBB_OK);
-    assert_refused(&f, in(&f, OBJECT_X, 0, 600), "generation 1 is not complete: 600 bytes went out");
+    assert_refused(&f, in(&f, OBJECT_X, 0, 600),
+                   "generation 1 is not complete: 600 bytes went out");
     assert_int_equal(out(&f, OBJECT_X, 600, 400, true), EBB_OK);
     in_waits_for_out(&f);
     assert_int_equal(in(&f, OBJECT_X, 0, 1000), EBB_OK);
@@ -246,12 +259,17 @@ static void parts_out_of_order_are_refused(void **state)
 {
     (void)state;
     struct fixture f = fixture_create((struct ebb_device_options){0}, false);
-    assert_refused(&f, out(&f, OBJECT_X, 100, 100, false), "out at offset 100, but the next one begins at 0");
+    assert_refused(&f, out(&f, OBJECT_X, 100, 100, false),
+                   "out at offset 100, but the next one begins at 0");
     assert_int_equal(out(&f, OBJECT_X, 0, 100, false), EBB_OK);
-    assert_refused(&f, out(&f, OBJECT_X, 0, 100, false), "at offset 0, but the next one begins at 100");
-    assert_refused(&f, out(&f, OBJECT_X, 101, 100, false), "at offset 101, but the next one begins at 100");
-    assert_int_equal(out(&f, OBJECT_X, 100, 900, true), EBB_OK); /* the refused ones changed nothing */
-    assert_refused(&f, out(&f, OBJECT_X, 100, 100, false), "generation 2: a part goes out at offset 100");
+    assert_refused(&f, out(&f, OBJECT_X, 0, 100, false),
+                   "at offset 0, but the next one begins at 100");
+    assert_refused(&f, out(&f, OBJECT_X, 101, 100, false),
+                   "at offset 101, but the next one begins at 100");
+    assert_int_equal(out(&f, OBJECT_X, 100, 900, true),
+                     EBB_OK); /* the refused ones changed nothing */
+    assert_refused(&f, out(&f, OBJECT_X, 100, 100, false),
+                   "generation 2: a part goes out at offset 100");
     in_waits_for_out(&f);
     assert_int_equal(in(&f, OBJECT_X, 0, 1000), EBB_OK);
     assert_int_equal(ebb_device_sync(f.device), EBB_OK);
@@ -265,13 +283,18 @@ static void parts_that_do_not_lie_in_the_object_are_refused(void **state)
 {
     (void)state;
     struct fixture f = fixture_create((struct ebb_device_options){0}, false);
-    assert_refused(&f, out(&f, OBJECT_X, 0, 1001, true), "'layer 0 x' of the stash has 1000 bytes; a part of 1001");
+    assert_refused(&f, out(&f, OBJECT_X, 0, 1001, true),
+                   "'layer 0 x' of the stash has 1000 bytes; a part of 1001");
     assert_refused(&f, out(&f, OBJECT_X, 0, -1, true), "a part of -1 at offset 0");
-    assert_refused(&f, ebb_stash_in(f.stash, EBB_QUEUE_IN, OBJECT_X, -1, 10, f.memory), "at offset -1");
-    assert_refused(&f, ebb_stash_in(f.stash, EBB_QUEUE_IN, OBJECT_X, 1000, INT64_MAX, f.memory), "at offset 1000");
-    assert_refused(&f, out(&f, OBJECTS, 0, 1, true), "object 4 of the stash was asked for; it has 4");
+    assert_refused(&f, ebb_stash_in(f.stash, EBB_QUEUE_IN, OBJECT_X, -1, 10, f.memory),
+                   "at offset -1");
+    assert_refused(&f, ebb_stash_in(f.stash, EBB_QUEUE_IN, OBJECT_X, 1000, INT64_MAX, f.memory),
+                   "at offset 1000");
+    assert_refused(&f, out(&f, OBJECTS, 0, 1, true),
+                   "object 4 of the stash was asked for; it has 4");
     assert_refused(&f, in(&f, -1, 0, 1), "object -1");
-    assert_refused(&f, out(&f, OBJECT_FAR, 0, 200, true), "home of object 'layer 2 x' of the stash ends at 8200, but");
+    assert_refused(&f, out(&f, OBJECT_FAR, 0, 200, true),
+                   "home of object 'layer 2 x' of the stash ends at 8200, but");
     fixture_free(&f);
 }
 
@@ -299,7 +322,8 @@ static void a_stash_needs_the_host_space_and_sane_objects(void **state)
     } while (status != EBB_OK);
     assert_true(nth > 3);
     char from[1000];
-    assert_int_equal(ebb_stash_out(stash, EBB_QUEUE_OUT, OBJECT_X, 0, 1000, true, from), EBB_FAILED);
+    assert_int_equal(ebb_stash_out(stash, EBB_QUEUE_OUT, OBJECT_X, 0, 1000, true, from),
+                     EBB_FAILED);
     assert_text_has(ctx, "host space is not reserved");
     ebb_stash_free(stash);
     ebb_stash_free(NULL);
@@ -328,7 +352,7 @@ static void reset_forgets_the_content_and_counts_generations_on(void **state)
     }
 }
 
-/* ---- checksums ---- */
+/* ---- checksums ------------------------------------------------------------------------------- */
 
 static void an_overwritten_home_is_found_by_object_bytes_and_generation(void **state)
 {
@@ -338,7 +362,8 @@ static void an_overwritten_home_is_found_by_object_bytes_and_generation(void **s
         assert_int_equal(out(&f, OBJECT_X, 0, 400, false), EBB_OK);
         assert_int_equal(out(&f, OBJECT_X, 400, 600, true), EBB_OK);
     }
-    assert_int_equal(out(&f, OBJECT_LOW, 0, 488, true), EBB_OK); /* home 512 to 1000: the second part's */
+    assert_int_equal(out(&f, OBJECT_LOW, 0, 488, true),
+                     EBB_OK); /* home 512 to 1000: the second part's */
     in_waits_for_out(&f);
     assert_int_equal(in(&f, OBJECT_X, 0, 400), EBB_OK);
     assert_int_equal(ebb_device_sync(f.device), EBB_OK);
@@ -380,12 +405,16 @@ static void a_missing_event_between_out_and_in_is_found(void **state)
     struct fixture f = fixture_create((struct ebb_device_options){0}, true);
     struct ebb_ticket *ticket = NULL;
     assert_int_equal(ebb_ticket_create(f.device, &ticket), EBB_OK);
-    ebb_queue_ticket_wait(f.device, EBB_QUEUE_OUT, ticket, 1, 1.0); /* holds OUT up until IN has failed */
+    ebb_queue_ticket_wait(f.device, EBB_QUEUE_OUT, ticket, 1,
+                          1.0); /* holds OUT up until IN has failed */
     assert_int_equal(out(&f, OBJECT_X, 0, 1000, true), EBB_OK);
     assert_int_equal(in(&f, OBJECT_X, 0, 1000), EBB_OK);
-    ebb_queue_ticket_signal(f.device, EBB_QUEUE_IN, ticket, 1); /* skipped: fails the ticket, which releases OUT */
+    ebb_queue_ticket_signal(f.device, EBB_QUEUE_IN, ticket,
+                            1); /* skipped: fails the ticket, which releases OUT */
     assert_int_equal(ebb_device_sync(f.device), EBB_DEVICE);
-    assert_text_has(f.ctx, "'layer 0 x' of the stash, bytes 0 to 1000 of generation 1: read before it has left");
+    assert_text_has(
+        f.ctx,
+        "'layer 0 x' of the stash, bytes 0 to 1000 of generation 1: read before it has left");
     ebb_ticket_free(ticket);
     fixture_free(&f);
 }
@@ -409,7 +438,8 @@ static enum ebb_status scribble(const struct ebb_queue_env *env, const void *arg
 }
 #endif
 
-/* COMPUTE writes to `at` all the time while the delays hold the move up between its check and its copy. */
+/* COMPUTE writes to `at` all the time while the delays hold the move up between its check and
+ * its copy. */
 static void move_while_written(bool away, const char *piece)
 {
 #ifdef __SANITIZE_THREAD__
@@ -418,7 +448,8 @@ static void move_while_written(bool away, const char *piece)
     skip();
 #else
     struct fixture f =
-        fixture_create((struct ebb_device_options){.delay_us = {0, 20000, 20000}, .delay_seed = 5}, true);
+        fixture_create((struct ebb_device_options){.delay_us = {0, 20000, 20000}, .delay_seed = 5},
+                       true);
     struct scribble s = {.at = away ? f.memory + 7 : f.memory + 32768 + 7, .stop = 0};
     if (!away) {
         assert_int_equal(out(&f, OBJECT_X, 0, 1000, true), EBB_OK);
@@ -429,7 +460,8 @@ static void move_while_written(bool away, const char *piece)
     struct ebb_ticket *moved = NULL;
     assert_int_equal(ebb_ticket_create(f.device, &moved), EBB_OK);
     ebb_queue_ticket_signal(f.device, away ? EBB_QUEUE_OUT : EBB_QUEUE_IN, moved, 1);
-    assert_int_equal(ebb_ticket_wait(moved, 1, 30.0), EBB_DEVICE); /* the signal is skipped, which fails the ticket */
+    assert_int_equal(ebb_ticket_wait(moved, 1, 30.0),
+                     EBB_DEVICE); /* the signal is skipped, which fails the ticket */
     atomic_store(&s.stop, 1);
     assert_int_equal(ebb_device_sync(f.device), EBB_DEVICE);
     assert_text_has(f.ctx, "'layer 0 x' of the stash, bytes 0 to 1000 of generation 1");

@@ -192,6 +192,49 @@ static void golden_case(void **state)
     check_sgd(name);
 }
 
+/* The case's adapter with other target_modules, in a directory of its own. */
+static void write_adapter(struct kit_case *c, const char *dir, json_t *targets)
+{
+    char from[700], to[700];
+    json_t *config;
+    snprintf(from, sizeof from, "%s/adapter_model.safetensors", c->adapter_dir);
+    snprintf(to, sizeof to, "%s/adapter_model.safetensors", dir);
+    kit_ok(c->ctx, ebb_file_copy(c->ctx, from, to), to);
+    snprintf(from, sizeof from, "%s/adapter_config.json", c->adapter_dir);
+    snprintf(to, sizeof to, "%s/adapter_config.json", dir);
+    kit_ok(c->ctx, ebb_json_load(c->ctx, from, &config), from);
+    assert_int_equal(json_object_set_new(config, "target_modules", targets), 0);
+    kit_ok(c->ctx, ebb_json_save(c->ctx, to, config), to);
+    json_decref(config);
+}
+
+static void an_adapter_that_the_model_does_not_use_whole_is_refused(void **state)
+{
+    struct kit_case c;
+    struct ebb_numerics numerics = kit_numerics(EBB_F32);
+    struct ebb_engine *engine;
+    char dir[] = "/tmp/ebb-adapter-XXXXXX";
+    (void)state;
+    assert_non_null(mkdtemp(dir));
+    kit_case_open(&c, "llama3_lora");
+    struct ebb_engine_request request = kit_request(&c, &numerics);
+    request.adapter_dir = dir;
+    /* A target that Ebb does not adapt would be left out. */
+    write_adapter(&c, dir, json_pack("[s, s]", "q_proj", "lm_head"));
+    assert_int_equal(ebb_engine_create(c.ctx, &request, &engine), EBB_UNSUPPORTED);
+    assert_non_null(strstr(ebb_error_text(c.ctx), "'lm_head'"));
+    ebb_error_clear(c.ctx);
+    /* So would tensors of modules that the configuration does not name. */
+    write_adapter(&c, dir, json_pack("[s]", "q_proj"));
+    kit_ok(c.ctx, ebb_engine_create(c.ctx, &request, &engine), "create");
+    assert_int_equal(ebb_engine_open(engine), EBB_BAD_FILE);
+    assert_non_null(strstr(ebb_error_text(c.ctx), "adapter_model.safetensors' holds"));
+    ebb_error_clear(c.ctx);
+    ebb_engine_free(engine);
+    kit_ok(c.ctx, ebb_dir_remove(c.ctx, dir), "remove");
+    kit_case_close(&c);
+}
+
 int main(void)
 {
     static char names[][24] = {"llama2",      "llama3",         "smollm2",      "mistral",
@@ -199,12 +242,14 @@ int main(void)
                                "llama3_lora", "llama3_lora_qv", "mistral_lora", "qwen2_lora_rslora",
                                "qwen3_lora"};
     enum { COUNT = (int)(sizeof names / sizeof names[0]) };
-    struct CMUnitTest tests[COUNT];
+    struct CMUnitTest tests[COUNT + 1];
     memset(tests, 0, sizeof tests);
     for (int i = 0; i < COUNT; i++) {
         tests[i].name = names[i];
         tests[i].test_func = golden_case;
         tests[i].initial_state = names[i];
     }
+    tests[COUNT].name = "an_adapter_that_the_model_does_not_use_whole_is_refused";
+    tests[COUNT].test_func = an_adapter_that_the_model_does_not_use_whole_is_refused;
     return cmocka_run_group_tests_name("models_agree_with_pytorch", tests, NULL, NULL);
 }

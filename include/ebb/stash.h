@@ -1,16 +1,15 @@
-/* The stash: objects that leave the device for host memory and come back, in a fixed order,
- * without allocation.
+/* The stash: objects that leave the device for host memory and come back, in a fixed order, without
+ * allocation.
  *
  * An object is a run of bytes with a home in host memory. It is written out from wherever it
  * lies on the device, and read back to wherever it is needed next; it may be moved in parts
  * (tile by tile). Each write-out of a whole object is a new *generation*; a read asks for the
  * generation that was written last and is refused if that is not complete.
  *
- *          out(first part)          out(last part)           in(any part)
- *   EMPTY ----------------> LEAVING ----------------> AWAY ----------------> AWAY (may be read
- * again) ^                                                 |
- *     '-------------------- reset <---------------------'   out(first part) starts the next
- * generation
+ *   EMPTY --out(first part)--> LEAVING --out(last part)--> AWAY      in(any part), any time
+ *     ^                           ^                         |
+ *     |                           '-----out(first part)-----'        begins the next generation
+ *     '---reset, from either
  *
  * Order on the device is not the stash's business: copies are enqueued on the queue that the
  * caller names, and the caller puts events around them (a program proves them right,
@@ -20,13 +19,14 @@
  *
  * With checksums on, it also proves the bytes, by functions on the copy's own queue before and
  * after it. EBB_DEVICE naming object, bytes and generation, instead of a wrong gradient, when
- *   - a part changed while it left (something wrote the source or the home before the copy was
- * done),
- *   - a part is read before the copy that writes it out has run (an event between the two queues is
- * missing),
- *   - a part that is back differs from what left (the home was overwritten, or the target while it
- * was read). What happens to the source before a part's turn, and to the target after it, is out of
- * the stash's sight. Checksums need a device whose memory this process can read (the CPU backend;
+ *   - a part changed while it left: something wrote the source or the home before the copy was
+ *     done;
+ *   - a part is read before the copy that writes it out has run: an event between the two queues
+ *     is missing;
+ *   - a part that is back differs from what left: the home was overwritten, or the target while it
+ *     was read.
+ * What happens to the source before a part's turn, and to the target after it, is out of the
+ * stash's sight. Checksums need a device whose memory this process can read (the CPU backend;
  * others: EBB_UNSUPPORTED), and once in some thousand moves a call syncs the device to take its
  * records back, and returns the failure if that finds one.
  *

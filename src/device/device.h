@@ -64,8 +64,8 @@ int ebb_device_threads(const struct ebb_device *device);
 /* Reserves a space, once. The memory is zero and 4096-aligned, with an inaccessible guard page
  * right behind `bytes` rounded up to 4096. EBB_NO_MEMORY names space and size. bytes may be 0. */
 enum ebb_status ebb_device_reserve(struct ebb_device *device, enum ebb_space space, int64_t bytes);
-void *ebb_device_base(const struct ebb_device *device,
-                      enum ebb_space space); /* NULL before reserve */
+/* NULL before reserve. */
+void *ebb_device_base(const struct ebb_device *device, enum ebb_space space);
 int64_t ebb_device_bytes(const struct ebb_device *device, enum ebb_space space);
 /* Bytes of the space that are backed by memory now (the CPU backend: resident pages), as seen
  * from outside the plan. */
@@ -95,8 +95,8 @@ enum ebb_status ebb_queue_copy(struct ebb_device *device, enum ebb_queue queue, 
 /* Events are numbered from 0. record marks the queue's place; wait makes the queue wait for the
  * latest record of that event which was *enqueued* before the wait (none: no wait), as CUDA's
  * do. */
-enum ebb_status ebb_device_events(struct ebb_device *device,
-                                  int count); /* room for this many; may be called again */
+/* Makes room for this many; may be called again. */
+enum ebb_status ebb_device_events(struct ebb_device *device, int count);
 enum ebb_status ebb_queue_record(struct ebb_device *device, enum ebb_queue queue, int event);
 enum ebb_status ebb_queue_wait(struct ebb_device *device, enum ebb_queue queue, int event);
 
@@ -106,8 +106,8 @@ enum ebb_status ebb_device_sync(struct ebb_device *device);
 
 /* Seconds and bytes since creation; complete after a sync, and may be read at any time. */
 struct ebb_device_counters {
-    int64_t bytes_out,
-        bytes_in; /* copied from DEVICE to HOST, and from HOST to DEVICE, on whatever queue */
+    int64_t bytes_out;    /* copied from DEVICE to HOST, on whatever queue */
+    int64_t bytes_in;     /* from HOST to DEVICE */
     double stall_seconds; /* COMPUTE waited for events of other queues and for tickets */
     double busy_seconds[EBB_QUEUE_COUNT]; /* in launched functions and copies */
 };

@@ -1,18 +1,22 @@
 /* The block program of the Llama family of decoders: from a config to a network that can be
  * planned.
  *
- * One layer (op/ has the formulas; R is the rank of the adapters on a matrix, all of them side
- * by side):
- *   n1 = rmsnorm(x)                     qkv = n1 Wqkv^T + b    (q and k: norm per head where the
- * model has it, rotary) o = attention(q, k, v)              x2 = x + o Wo^T n2 = rmsnorm(x2)
- * gate_up = n2 Wgu^T x' = x2 + (silu(gate) up) Wd^T Slots: x, qkv, o (with its log-sum-exp), x2,
- * gate_up. Normed inputs, the SiLU product and low-rank products are made again inside each tile of
- * backward. x2 and gate_up, where not kept, are remade (or come in) tile by tile and never stand
- * whole on the device.
+ * One layer (op/ has the formulas):
+ *   n1 = rmsnorm(x)
+ *   qkv = n1 Wqkv^T + b            then on q and k: norm per head where the model has it, rotary
+ *   o = attention(q, k, v)
+ *   x2 = x + o Wo^T
+ *   n2 = rmsnorm(x2)
+ *   gate_up = n2 Wgu^T
+ *   x' = x2 + (silu(gate) up) Wd^T
+ * Slots: x, qkv, o (with its log-sum-exp), x2, gate_up. Normed inputs, the SiLU product and
+ * low-rank products are made again inside each tile of backward. x2 and gate_up, where not kept,
+ * are remade (or come in) tile by tile and never stand whole on the device.
  *
- * An adapted weight is stored [N, K + R] with its B in the tail columns (block by block where
- * several weights of a file share the matrix) and its input [T, K + R] with s x A^T in the tail,
- * so that one product gives base plus adapter.
+ * An adapted weight is stored [N, K + R], where R is the rank of the adapters on the matrix, all of
+ * them side by side, with its B in the tail columns (block by block where several weights of a file
+ * share the matrix) and its input [T, K + R] with s x A^T in the tail, so that one product gives
+ * base plus adapter.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef EBB_DECODER_H
 #define EBB_DECODER_H
@@ -27,11 +31,11 @@ extern "C" {
 struct ebb_decoder_options {
     enum ebb_dtype storage; /* F32 or BF16 */
     bool train;             /* gradients and optimizer state exist */
-    const struct ebb_adapter_config
-        *adapter;             /* borrowed; NULL: none, and training means every weight */
+    /* Borrowed; NULL: none, and training means every weight. */
+    const struct ebb_adapter_config *adapter;
     bool stochastic_rounding; /* trained bf16 weights have no exact master */
-    bool sgd;
-    double momentum; /* which optimizer state exists */
+    bool sgd;                 /* these two: which optimizer state exists */
+    double momentum;
     struct ebb_capacity capacity;
 };
 

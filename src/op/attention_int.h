@@ -25,8 +25,7 @@ struct ebb_attention_head {
     const struct ebb_attention_shape *shape;
     int dtype;             /* enum ebb_dtype, of all but lse */
     int64_t queries, keys; /* rows of q and of k */
-    int64_t
-        offset; /* key that stands at the place of query 0: keys - queries when decoding, else 0 */
+    int64_t offset;        /* key at the place of query 0: keys - queries when decoding, else 0 */
     const void *q, *k, *v;
     void *o;    /* written by forward, read by backward */
     float *lse; /* may be NULL in forward */

@@ -1,6 +1,6 @@
-/* Cross-entropy of a chunk of logits and its gradient in one pass: l = log(sum_j exp(z_j)) -
- * z_y, dl/dz_j = softmax(z)_j - [j = y]. Sums are unnormalised: the optimizer step divides once
- * by the step's total weight.
+/* Cross-entropy of a chunk of logits z with target y, and its gradient in one pass:
+ *   l = log(sum_j exp(z_j)) - z_y,   dl/dz_j = softmax(z)_j - [j = y]
+ * Sums are unnormalised: the optimizer step divides once by the step's total weight.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef EBB_OP_CROSS_ENTROPY_H
 #define EBB_OP_CROSS_ENTROPY_H
@@ -12,13 +12,13 @@ extern "C" {
 #endif
 
 struct ebb_cross_entropy {
-    struct ebb_view logits;     /* in [R, V] fp32, label rows; destroyed where dlogits is the same */
+    struct ebb_view logits;     /* in [R, V] fp32, label rows; overwritten where dlogits is it */
     struct ebb_view targets;    /* in [1, T] int32 */
     struct ebb_view label_rows; /* in [1, T] int32: row i is about token label_rows[row0 + i] */
-    struct ebb_view dlogits;    /* out [=] [R, V] storage; may be logits (fp32); absent: loss only */
-    struct ebb_view sums;       /* out [+=] struct ebb_sums as [1, sizeof] bytes: loss, labels and
-                                   correct; rows are added in ascending order. The first index wins
-                                   a tie for the largest logit. */
+    struct ebb_view dlogits;    /* out [=] [R, V] storage; may be logits; absent: loss only */
+    /* out [+=] struct ebb_sums as [1, sizeof] bytes: loss, labels and correct; rows are added in
+     * ascending order. The first index wins a tie for the largest logit. */
+    struct ebb_view sums;
 };
 
 enum ebb_status ebb_cross_entropy_cpu(const struct ebb_op_env *env,

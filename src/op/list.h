@@ -1,4 +1,4 @@
-/* Every op: X(name, number of leading views, access of each: r reads, w writes, + reads and writes).
+/* Every op: X(name, number of leading views, access of each: r reads, w writes, + both).
  * For each row there is struct ebb_<name> and enum ebb_status ebb_<name>_cpu(env, args). No include
  * guard: it is included wherever a list is made from it.
  * SPDX-License-Identifier: Apache-2.0 */

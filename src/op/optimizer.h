@@ -53,8 +53,8 @@ struct ebb_adamw {
     struct ebb_view step;   /* in */
     struct ebb_view sums;   /* in */
     uint32_t instance;
-    double beta1, beta2, eps,
-        weight_decay; /* double, so that 1 - beta2 is what torch makes of 0.999 */
+    /* double, so that 1 - beta2 is what torch makes of 0.999 */
+    double beta1, beta2, eps, weight_decay;
 };
 
 struct ebb_sgd {

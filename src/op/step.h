@@ -24,9 +24,8 @@ struct ebb_step {
     uint32_t micro;  /* micro-batch within the step, from 0 */
     uint32_t rank;
     double learning_rate;
-    double bias1, bias2; /* AdamW: 1 - beta1^t and 1 - beta2^t */
-    double total_weight; /* labels of the whole optimizer step: gradients and loss are divided by it
-                            once */
+    double bias1, bias2;  /* AdamW: 1 - beta1^t and 1 - beta2^t */
+    double total_weight;  /* labels of the whole step: gradients and loss are divided by it once */
     double max_grad_norm; /* 0: no clipping */
 };
 
@@ -37,8 +36,7 @@ struct ebb_sums {
     double norm_squared; /* of the unnormalised gradients */
     double grad_norm;    /* of the normalised gradient, before clipping */
     double factor;       /* what the sweep multiplies gradients by: clip factor / total weight */
-    int64_t
-        finite; /* 1: the gradients are finite and the sweep may change weights; 0: it must not */
+    int64_t finite;      /* 1: gradients are finite, the sweep may change weights; 0: it must not */
 };
 
 #ifdef __cplusplus

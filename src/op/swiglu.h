@@ -1,6 +1,8 @@
-/* SwiGLU (Shazeer 2020, arXiv 2002.05202): y = silu(g) u, silu(g) = g / (1 + exp(-g)); g and u
- * are the two halves of one matrix [R, 2F]. Backward, with s = 1 / (1 + exp(-g)): dg = dy u s (1
- * + g (1 - s)),  du = dy g s. In fp32, rounded once.
+/* SwiGLU (Shazeer 2020, arXiv 2002.05202); g and u are the two halves of one matrix [R, 2F]:
+ *   y = silu(g) u,   silu(g) = g s,   s = 1 / (1 + exp(-g))
+ * Backward:
+ *   dg = dy u s (1 + g (1 - s)),   du = dy g s
+ * In fp32, rounded once. Saves x.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef EBB_OP_SWIGLU_H
 #define EBB_OP_SWIGLU_H

@@ -1,12 +1,15 @@
 /* Learning-rate schedules, as transformers names them: a factor of the peak rate by optimizer
  * step.
  *
- * With n warm-up steps of N in all and s the steps done before this one (0 in the first):
- *   warm-up (s < n): s / n, so that the first step of a warm-up has rate 0 as in transformers;
- * after it constant                1 (constant_with_warmup is the same; plain constant refuses
- * warm-up) linear                  (N - s) / (N - n), not below 0 cosine                  (1 +
- * cos(pi (s - n) / (N - n))) / 2 (Loshchilov, Hutter 2017, arXiv 1608.03983) warmup_stable_decay 1
- * until the last d steps, then linearly to 0 (Hu et al. 2024, arXiv 2404.06395)
+ * With n warm-up steps of N in all and s the steps done before this one (0 in the first), the
+ * factor is s / n while s < n, so that the first step of a warm-up has rate 0 as in transformers,
+ * and after that:
+ *   constant              1 (constant_with_warmup is the same; plain constant refuses warm-up)
+ *   linear                (N - s) / (N - n), not below 0
+ *   cosine                (1 + cos(pi (s - n) / (N - n))) / 2
+ *                                               (Loshchilov, Hutter 2017, arXiv 1608.03983)
+ *   warmup_stable_decay   1 until the last d steps, then linearly to 0
+ *                                               (Hu et al. 2024, arXiv 2404.06395)
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef EBB_SCHEDULE_H
 #define EBB_SCHEDULE_H

@@ -34,9 +34,9 @@ const char *ebb_kind_name(enum ebb_kind kind);
 
 /* X(NAME, text) */
 #define EBB_PROGRAM_LIST(X)                                                                        \
-    X(TRAIN, "train") /* forward, loss and backward of one micro-batch; gradients are added to */  \
+    X(TRAIN, "train")   /* forward, loss and backward of a micro-batch; gradients are added to */  \
     X(EVAL, "evaluate") /* forward and loss */                                                     \
-    X(DECODE, "decode") /* some tokens of one sequence behind those cached; last logits */ \
+    X(DECODE, "decode") /* some tokens of one sequence behind those cached; last logits */         \
     X(UPDATE, "update") /* norm, clip factor, and the sweep over all trained parameters */
 
 enum ebb_program_kind {

@@ -169,7 +169,7 @@ static void count_bytes(struct ebb_plan *plan, int64_t transient, int64_t saved_
     memset(plan->kind_bytes, 0, sizeof plan->kind_bytes);
     for (int32_t i = 0; i < net->tensor_count; i++)
         plan->kind_bytes[net->kinds[i]] += net->tensors[i].bytes;
-    plan->kind_bytes[EBB_KIND_SAVED] = saved_bytes < device - transient ? saved_bytes : 0;
+    plan->kind_bytes[EBB_KIND_SAVED] = saved_bytes <= device - transient ? saved_bytes : 0;
     for (int i = 0; i < EBB_KIND_WORKING; i++) named += plan->kind_bytes[i];
     plan->kind_bytes[EBB_KIND_WORKING] = device - named;
 }

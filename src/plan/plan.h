@@ -32,8 +32,8 @@ struct ebb_plan_request {
     bool streams;                     /* activation_offloading_use_streams */
     int64_t device_budget;            /* bytes; 0: none */
     int64_t host_budget;              /* bytes; 0: none */
-    bool poison, apart,
-        one_buffer; /* torture: NaN in dead ranges, no shared bytes, rings of one and no prefetch */
+    /* Torture: NaN in dead ranges, no shared bytes, rings of one and no prefetch. */
+    bool poison, apart, one_buffer;
 };
 
 struct ebb_plan {

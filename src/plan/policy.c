@@ -58,7 +58,7 @@ enum ebb_status ebb_policies_create(struct ebb_ctx *ctx, int64_t layers, enum eb
     policies->layers = layers;
     policies->at = ebb_mem_alloc(ctx, (size_t)(layers > 0 ? layers : 1) * sizeof *policies->at);
     if (!policies->at) return EBB_NO_MEMORY;
-    memset(policies->at, fill, (size_t)layers * sizeof *policies->at);
+    memset(policies->at, (int)fill, (size_t)layers * sizeof *policies->at);
     return EBB_OK;
 }
 

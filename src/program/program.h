@@ -2,16 +2,15 @@
  * edges between queues.
  *
  * How one is made, in this order (each stage is refused before the one above it is done):
- *   1. create      with the persistent tensors that all programs of a plan share
- *   2. build       add transient tensors, append entries (ops and moves) in *program order*: an
- * order in which running them one after the other would be right
- *   3. finish      lifetimes are known; `poison` (torture) writes NaN over every transient range
- * after its last use
- *   4. layout      transient tensors whose lifetimes overlap get disjoint ranges (program/layout.c)
- *   5. order       edges: the fewest waits between queues that make every pair of conflicting
- * accesses happen in program order (program/order.c)
- *   6. check       proves 5 from the outside (program/check.h), run by an executor
- * (program/executor.h)
+ *   1. create   with the persistent tensors that all programs of a plan share
+ *   2. build    add transient tensors, append entries (ops and moves) in *program order*: an order
+ *               in which running them one after the other would be right
+ *   3. finish   lifetimes are known; `poison` (torture) writes NaN over every transient range after
+ *               its last use
+ *   4. layout   transient tensors whose lifetimes overlap get disjoint ranges (program/layout.c)
+ *   5. order    edges: the fewest waits between queues that make every pair of conflicting accesses
+ *               happen in program order (program/order.c)
+ * Tests prove 5 from the outside (program/check.h); an executor runs it (program/executor.h).
  *
  * Since every edge points forward in program order and each queue runs in program order, a
  * program cannot deadlock. A tensor's lifetime is from the first to the last entry that touches
@@ -29,16 +28,14 @@
 extern "C" {
 #endif
 
-enum {
-    EBB_ALIGN_BYTES = 256
-}; /* of every tensor's offset: what copy engines and vector units like */
+/* Of every tensor's offset: what copy engines and vector units like. */
+enum { EBB_ALIGN_BYTES = 256 };
 
 struct ebb_tensor {
     char name[48]; /* "layer3.qkv"; for messages, tables and the memory map */
     enum ebb_space space;
     bool persistent; /* laid out by the plan, the same in all its programs */
-    bool whole; /* transient, yet held over the whole program: a later run finds what an earlier one
-                   left */
+    bool whole;      /* transient, yet held throughout: a later run finds what an earlier left */
     int64_t bytes;
     int64_t offset;      /* from the start of its space; -1 before layout */
     int32_t first, last; /* lifetime in entry indices; first > last: never touched */
@@ -55,10 +52,10 @@ enum ebb_entry_kind {
 struct ebb_move {
     struct ebb_view device;
     struct ebb_view host;
-    int32_t object; /* stash object that the host tensor is the home of; -1: none, a plain copy (of
-                       a persistent host tensor: what it holds is older than the run, which the
-                       stash would refuse) */
-    int32_t last;   /* out: 1 if this ends the object's generation */
+    /* Stash object that the host tensor is the home of. -1: none, a plain copy (of a persistent
+     * host tensor: what it holds is older than the run, which the stash would refuse). */
+    int32_t object;
+    int32_t last; /* out: 1 if this ends the object's generation */
 };
 
 struct ebb_entry {
@@ -68,7 +65,7 @@ struct ebb_entry {
     int32_t args;       /* where its arguments start in the program's pool, in bytes */
     int32_t waits;      /* first wait in the program's wait list */
     int32_t wait_count; /* entries on other queues that must have run before this one */
-    int32_t event; /* recorded after this entry, because another queue waits for it; -1: none */
+    int32_t event;      /* recorded after this entry, as another queue waits for it; -1: none */
 };
 
 struct ebb_program;
@@ -118,8 +115,8 @@ enum ebb_status ebb_program_order(struct ebb_program *program);
 
 const char *ebb_program_name(const struct ebb_program *program);
 int32_t ebb_program_tensors(const struct ebb_program *program);
-int32_t
-ebb_program_persistent(const struct ebb_program *program); /* how many of them are persistent */
+/* How many of them are persistent. */
+int32_t ebb_program_persistent(const struct ebb_program *program);
 const struct ebb_tensor *ebb_program_tensor_at(const struct ebb_program *program, int32_t tensor);
 int32_t ebb_program_entries(const struct ebb_program *program);
 const struct ebb_entry *ebb_program_entry_at(const struct ebb_program *program, int32_t entry);

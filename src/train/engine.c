@@ -22,7 +22,7 @@ static enum ebb_status load_adapter_config(struct ebb_engine *engine)
     if (!request->adapter_dir) return EBB_OK;
     EBB_TRY(ebb_adapter_config_load(engine->ctx, request->adapter_dir, &engine->adapter_config));
     engine->owns_adapter = true;
-    return EBB_OK;
+    return ebb_adapter_config_check(engine->ctx, &engine->weights, &engine->adapter_config);
 }
 
 static enum ebb_status create_net(struct ebb_engine *engine)

@@ -20,11 +20,11 @@ extern "C" {
 struct ebb_engine;
 
 struct ebb_engine_request {
-    const char *model_dir;   /* config.json, weights; for `ebb plan` alone config.json is enough */
-    const char *adapter_dir; /* an existing adapter to load: to go on training, to evaluate, to
-                                generate; or NULL */
-    const struct ebb_adapter_config
-        *new_adapter;       /* LoRA from scratch; NULL: none. Not with adapter_dir */
+    const char *model_dir; /* config.json, weights; for `ebb plan` alone config.json is enough */
+    /* An existing adapter to load, to go on training, to evaluate, to generate; or NULL. */
+    const char *adapter_dir;
+    /* LoRA from scratch; NULL: none. Not with adapter_dir. */
+    const struct ebb_adapter_config *new_adapter;
     bool train;             /* gradients, optimizer state, TRAIN and UPDATE programs */
     bool evaluate;          /* EVAL program */
     bool decode;            /* DECODE program, capacity.cache_tokens > 0 */
@@ -42,8 +42,8 @@ struct ebb_engine_request {
     /* Torture and tests. */
     bool poison, apart, one_buffer, checksums, own_allocations;
     int delay_us[EBB_QUEUE_COUNT];
-    bool whole_budget; /* reserve device_budget bytes instead of the plan's, to see what lies behind
-                          its end */
+    /* Reserve device_budget bytes instead of the plan's, to see what lies behind its end. */
+    bool whole_budget;
 };
 
 /* EBB_DOES_NOT_FIT is not decided here: ebb_engine_plan(engine)->fits says. */
@@ -56,8 +56,8 @@ const struct ebb_plan *ebb_engine_plan(const struct ebb_engine *engine);
 const struct ebb_net *ebb_engine_net(const struct ebb_engine *engine);
 const struct ebb_model_config *ebb_engine_config(const struct ebb_engine *engine);
 const struct ebb_weight_list *ebb_engine_weights(const struct ebb_engine *engine);
-const struct ebb_adapter_config *
-ebb_engine_adapter(const struct ebb_engine *engine);                   /* NULL: none */
+/* NULL: none. */
+const struct ebb_adapter_config *ebb_engine_adapter(const struct ebb_engine *engine);
 struct ebb_device *ebb_engine_device(const struct ebb_engine *engine); /* NULL before open */
 /* Parameters that are trained, and all of the model's (adapters not counted). */
 void ebb_engine_parameters(const struct ebb_engine *engine, int64_t *trained, int64_t *all);
@@ -86,8 +86,8 @@ enum ebb_status ebb_engine_decode(struct ebb_engine *engine, const int32_t *ids,
 /* What metrics report about memory and moves; counters run since open. */
 struct ebb_engine_usage {
     int64_t predicted_device_bytes; /* the plan's */
-    int64_t peak_device_bytes;    /* end of the highest byte that a run program could touch, by real
-                                     addresses */
+    /* End of the highest byte that a run program could touch, by real addresses. */
+    int64_t peak_device_bytes;
     int64_t process_device_bytes; /* pages of the device space that are really backed by memory */
     int64_t host_bytes;           /* reserved for moves */
     int64_t bytes_out, bytes_in;

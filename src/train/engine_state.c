@@ -90,18 +90,17 @@ static enum ebb_status load_split(struct ebb_engine *engine, const struct ebb_te
 {
     bool vector = param->w.rows == 1;
     int64_t cols = weight->cols;
-    float *value =
-        (float *)ebb_mem_alloc(engine->ctx, (size_t)(weight->rows * cols) * sizeof *value);
+    float *value = (float *)ebb_mem_alloc(engine->ctx, (size_t)cols * sizeof *value);
     if (!value) return EBB_NO_MEMORY;
-    ebb_tensor_copy(info, weight->rows, cols, value, EBB_F32, cols);
-    if (vector) {
-        struct ebb_param part = *param;
-        uint16_t *hi = (uint16_t *)(void *)row_of(engine, &part.w, 0) + row0;
-        uint16_t *lo = (uint16_t *)ebb_engine_tensor(engine, part.lo) + row0;
+    for (int64_t row = 0; row < weight->rows; row++) {
+        ebb_tensor_copy_rows(info, row, 1, cols, value, EBB_F32, cols);
+        if (!vector) {
+            ebb_engine_write_row(engine, param, row0 + row, value);
+            continue;
+        }
+        uint16_t *hi = (uint16_t *)(void *)row_of(engine, &param->w, 0) + row0;
+        uint16_t *lo = (uint16_t *)ebb_engine_tensor(engine, param->lo) + row0;
         for (int64_t i = 0; i < cols; i++) ebb_master_split(value[i], &hi[i], &lo[i]);
-    } else {
-        for (int64_t row = 0; row < weight->rows; row++)
-            ebb_engine_write_row(engine, param, row0 + row, value + row * cols);
     }
     ebb_mem_free(engine->ctx, value);
     return EBB_OK;
@@ -163,9 +162,24 @@ static enum ebb_status load_adapter_matrix(struct ebb_engine *engine,
     return status;
 }
 
+/* Every tensor of the file was asked for: one that belongs to nothing would change the numbers if
+ * it were not left out. */
+static enum ebb_status check_all_used(struct ebb_engine *engine, const struct ebb_safetensors *set,
+                                      int64_t used)
+{
+    int64_t have = ebb_safetensors_count(set);
+    if (have == used) return EBB_OK;
+    return EBB_FAIL(engine->ctx, EBB_BAD_FILE,
+                    "'%s/adapter_model.safetensors' holds %lld tensors, but its target_modules and "
+                    "this model have a use for %lld\nis it the adapter_config.json that belongs to "
+                    "it?",
+                    engine->request.adapter_dir, (long long)have, (long long)used);
+}
+
 static enum ebb_status load_adapter(struct ebb_engine *engine)
 {
     struct ebb_safetensors *set = NULL;
+    int64_t used = 0;
     enum ebb_status status = EBB_OK;
     if (engine->request.adapter_dir) {
         char *path =
@@ -177,7 +191,9 @@ static enum ebb_status load_adapter(struct ebb_engine *engine)
         if (ebb_decoder_adapter_view(engine->net, i, 'A').tensor < 0) continue;
         status = load_adapter_matrix(engine, set, i, 'A');
         if (status == EBB_OK) status = load_adapter_matrix(engine, set, i, 'B');
+        used += 2;
     }
+    if (status == EBB_OK && set) status = check_all_used(engine, set, used);
     ebb_safetensors_close(engine->ctx, set);
     return status;
 }
@@ -383,8 +399,9 @@ enum ebb_status ebb_engine_save_state(struct ebb_engine *engine, const char *pat
     return status;
 }
 
+/* `row` [cols] is working memory. */
 static enum ebb_status load_part(struct ebb_engine *engine, const struct ebb_safetensors *set,
-                                 const struct ebb_param *param, int part, float *value)
+                                 const struct ebb_param *param, int part, float *row)
 {
     const struct ebb_tensor_info *info;
     char name[128];
@@ -402,9 +419,10 @@ static enum ebb_status load_part(struct ebb_engine *engine, const struct ebb_saf
         ebb_tensor_copy(info, rows, cols, to, EBB_F32, cols);
         return EBB_OK;
     }
-    ebb_tensor_copy(info, rows, cols, value, EBB_F32, cols);
-    for (int64_t row = 0; row < rows; row++)
-        ebb_engine_write_row(engine, param, row, value + row * cols);
+    for (int64_t i = 0; i < rows; i++) {
+        ebb_tensor_copy_rows(info, i, 1, cols, row, EBB_F32, cols);
+        ebb_engine_write_row(engine, param, i, row);
+    }
     return EBB_OK;
 }
 
@@ -415,13 +433,12 @@ enum ebb_status ebb_engine_load_state(struct ebb_engine *engine, const char *pat
     enum ebb_status status = EBB_OK;
     for (int32_t i = 0; status == EBB_OK && i < engine->net->param_count; i++) {
         const struct ebb_param *param = &engine->net->params[i];
-        float *value = (float *)ebb_mem_alloc(engine->ctx, (size_t)(param->w.rows * param->w.cols) *
-                                                               sizeof *value);
-        if (!value) status = EBB_NO_MEMORY;
+        float *row = (float *)ebb_mem_alloc(engine->ctx, (size_t)param->w.cols * sizeof *row);
+        if (!row) status = EBB_NO_MEMORY;
         for (int part = 0; status == EBB_OK && part < 3; part++)
             if (has_part(param, state_parts[part]))
-                status = load_part(engine, set, param, state_parts[part], value);
-        ebb_mem_free(engine->ctx, value);
+                status = load_part(engine, set, param, state_parts[part], row);
+        ebb_mem_free(engine->ctx, row);
     }
     ebb_safetensors_close(engine->ctx, set);
     return status;
