@@ -519,6 +519,33 @@ static void folder_commit_renames_and_never_replaces(void **state)
     assert_holds(place->ctx, file, "x", 1);
 }
 
+static void folder_replace_leaves_the_new_one_alone(void **state)
+{
+    struct place *place = *state;
+    char from[400], to[400], file[500];
+    snprintf(from, sizeof from, "%s/.step-10.tmp", place->dir);
+    snprintf(to, sizeof to, "%s/step-10", place->dir);
+    for (char i = '0'; i < '3'; i++) { /* the first time there is nothing to replace */
+        snprintf(file, sizeof file, "%s/%c", from, i);
+        assert_int_equal(ebb_dir_create(place->ctx, from), EBB_OK);
+        assert_int_equal(ebb_file_write(place->ctx, file, &i, 1), EBB_OK);
+        assert_int_equal(ebb_dir_replace(place->ctx, from, to), EBB_OK);
+        char **names;
+        size_t count;
+        assert_int_equal(ebb_dir_list(place->ctx, place->dir, &names, &count), EBB_OK);
+        for (size_t k = 0; k < count; k++)
+            if (strncmp(names[k], ".step", 5) == 0) fail_msg("'%s' was left", names[k]);
+        ebb_dir_list_free(place->ctx, names, count);
+        snprintf(file, sizeof file, "%s/%c", to, i);
+        assert_holds(place->ctx, file, &i, 1);
+        assert_int_equal(ebb_dir_list(place->ctx, to, &names, &count), EBB_OK);
+        assert_int_equal(count, 1);
+        ebb_dir_list_free(place->ctx, names, count);
+    }
+    assert_int_equal(ebb_dir_replace(place->ctx, from, to), EBB_IO); /* nothing to put there */
+    assert_true(ebb_dir_exists(to));
+}
+
 static void paths_are_joined_with_one_slash(void **state)
 {
     struct place *place = *state;
@@ -566,6 +593,7 @@ int main(void)
         CASE(removal_does_not_follow_links),
         CASE(file_in_the_way_of_a_folder_is_named),
         CASE(folder_commit_renames_and_never_replaces),
+        CASE(folder_replace_leaves_the_new_one_alone),
         CASE(paths_are_joined_with_one_slash),
         CASE(relative_names_are_written_where_the_process_is),
     };

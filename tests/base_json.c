@@ -179,6 +179,11 @@ static void text_is_short_ordered_and_reads_back(void **state)
     assert_string_equal(text.data,
                         "{\n  \"l\": [\n    1,\n    2\n  ],\n  \"o\": {\n    \"k\": false\n  }\n}");
     json_decref(small);
+    text.bytes = 0;
+    json_t *whole = json_pack("[f, f, f, f]", 10.0, 100.0, 10000.0, 2e-5);
+    assert_int_equal(ebb_json_text(ctx, whole, 0, &text), EBB_OK);
+    assert_string_equal(text.data, "[10.0, 100.0, 10000.0, 2e-05]");
+    json_decref(whole);
     json_decref(json);
     ebb_str_free(ctx, &text);
 }

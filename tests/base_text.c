@@ -183,6 +183,29 @@ static void sizes_and_times_are_shown_for_people(void **state)
         assert_string_equal(ebb_text_seconds(times[i].seconds, out, sizeof out), times[i].text);
 }
 
+static void counts_are_shown_with_three_digits(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t count;
+        const char *text;
+    } counts[] = {
+        {0, "0"},
+        {9999, "9999"},
+        {10000, "10.0 thousand"},
+        {58368, "58.4 thousand"},
+        {806016, "806 thousand"},
+        {999499, "999 thousand"},
+        {999500, "1.00 million"},
+        {9866432, "9.87 million"},
+        {1235814400, "1.24 billion"},
+        {-58368, "-58.4 thousand"},
+    };
+    char out[32];
+    for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++)
+        assert_string_equal(ebb_text_count(counts[i].count, out, sizeof out), counts[i].text);
+}
+
 static void doubles_are_written_short_and_exact(void **state)
 {
     (void)state;
@@ -191,6 +214,15 @@ static void doubles_are_written_short_and_exact(void **state)
     assert_string_equal(ebb_text_from_double(2e-4, out), "0.0002");
     assert_string_equal(ebb_text_from_double(1e-6, out), "1e-06");
     assert_string_equal(ebb_text_from_double(-3, out), "-3");
+    assert_string_equal(ebb_text_from_double(0, out), "0");
+    assert_string_equal(ebb_text_from_double(10, out), "10");
+    assert_string_equal(ebb_text_from_double(100, out), "100");
+    assert_string_equal(ebb_text_from_double(10000.5, out), "10000.5");
+    assert_string_equal(ebb_text_from_double(0.000123, out), "0.000123");
+    assert_string_equal(ebb_text_from_double(2e-5, out), "2e-05");
+    assert_string_equal(ebb_text_from_double(9007199254740993.0, out), "9007199254740992");
+    assert_string_equal(ebb_text_from_double(1e15, out), "1000000000000000");
+    assert_string_equal(ebb_text_from_double(1e16, out), "1e+16");
     assert_string_equal(ebb_text_from_double(INFINITY, out), "inf");
     assert_string_equal(ebb_text_from_double(-1.7976931348623157e308, out),
                         "-1.7976931348623157e+308");
@@ -297,6 +329,7 @@ int main(void)
         CASE(switches_are_read_in_any_case),
         CASE(sizes_are_read_with_their_units),
         CASE(sizes_and_times_are_shown_for_people),
+        CASE(counts_are_shown_with_three_digits),
         CASE(doubles_are_written_short_and_exact),
         CASE(locale_of_the_host_program_changes_nothing),
         CASE(distances_count_edits_and_swaps),

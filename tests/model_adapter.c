@@ -26,7 +26,7 @@ static struct ebb_weight_list weights_of(struct room *room)
     return list;
 }
 
-/* ---- targets ---- */
+/* ---- targets --------------------------------------------------------------------------------- */
 
 static void all_linear_is_every_linear_layer_but_the_head(void **state)
 {
@@ -91,7 +91,7 @@ static void the_scale_is_alpha_over_rank_or_its_root(void **state)
     assert_true(ebb_adapter_scale(&config) == 8);
 }
 
-/* ---- adapter_config.json ---- */
+/* ---- adapter_config.json --------------------------------------------------------------------- */
 
 static const char *const peft =
     "{'peft_type': 'LORA', 'task_type': 'CAUSAL_LM', 'r': 8, 'lora_alpha': 16, 'lora_dropout': "
@@ -240,7 +240,7 @@ static void a_loaded_adapter_must_fit_the_model(void **state)
     ebb_weight_list_free(room->ctx, &list);
 }
 
-/* ---- weights ---- */
+/* ---- weights --------------------------------------------------------------------------------- */
 
 static void tensors_have_pefts_names(void **state)
 {

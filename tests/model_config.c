@@ -78,7 +78,7 @@ static struct ebb_model_config *loaded(struct room *room, const char *base, cons
     return config;
 }
 
-/* ---- what is read ---- */
+/* ---- what is read ---------------------------------------------------------------------------- */
 
 static void a_llama_config_gives_its_shape(void **state)
 {
@@ -292,7 +292,7 @@ static void token_ids_outside_the_vocabulary_are_left_out_with_a_warning(void **
     ebb_model_config_free(room->ctx, config);
 }
 
-/* ---- what is refused ---- */
+/* ---- what is refused ------------------------------------------------------------------------- */
 
 static const struct {
     const char *const *base;
@@ -487,7 +487,7 @@ static void running_out_of_memory_anywhere_is_an_error_without_leaks(void **stat
     fail_msg("never enough memory");
 }
 
-/* ---- weights ---- */
+/* ---- weights --------------------------------------------------------------------------------- */
 
 static const struct ebb_weight *find(const struct ebb_weight_list *list, const char *name)
 {

@@ -43,7 +43,7 @@ static void write_at(struct room *room, const char *dir, const char *name, const
     room_write(room, path, text, strlen(text));
 }
 
-/* ---- ebb_model_init ---- */
+/* ---- ebb_model_init -------------------------------------------------------------------------- */
 
 static void a_new_model_loads_with_every_weight(void **state)
 {
@@ -195,7 +195,7 @@ static void wrong_requests_are_refused(void **state)
                 EBB_BAD_FILE, "'initializer_range' is -1");
 }
 
-/* ---- side files and the byte tokenizer ---- */
+/* ---- side files and the byte tokenizer ------------------------------------------------------- */
 
 static void a_tokenizer_directory_is_copied(void **state)
 {
@@ -285,7 +285,7 @@ static void running_out_of_memory_anywhere_is_an_error_without_leaks(void **stat
     fail_msg("never enough memory");
 }
 
-/* ---- finding ---- */
+/* ---- finding --------------------------------------------------------------------------------- */
 
 static void a_hub_id_is_found_in_the_cache(void **state)
 {

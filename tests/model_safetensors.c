@@ -28,7 +28,7 @@ static struct ebb_safetensors *opened(struct room *room, const char *name)
     return set;
 }
 
-/* ---- reading ---- */
+/* ---- reading --------------------------------------------------------------------------------- */
 
 static void tensors_are_found_by_name(void **state)
 {
@@ -266,7 +266,7 @@ static void wanted_tensors_are_checked(void **state)
     ebb_safetensors_close(room->ctx, set);
 }
 
-/* ---- copying ---- */
+/* ---- copying --------------------------------------------------------------------------------- */
 
 static void copies_convert_and_keep_the_stride(void **state)
 {
@@ -304,7 +304,7 @@ static void copies_convert_and_keep_the_stride(void **state)
     }
 }
 
-/* ---- writing ---- */
+/* ---- writing --------------------------------------------------------------------------------- */
 
 /* Element i of every tensor is base + i; rows must come in order. */
 struct source {
@@ -455,6 +455,27 @@ static void shards_are_cut_as_transformers_does(void **state)
     for (int i = 0; i < 4; i++) sources[i].next_row = 0;
     ROOM_OK(room, ebb_safetensors_save_dir(room->ctx, room->dir, tensors, 4, 64));
     assert_false(ebb_file_exists(room_path(room, "model.safetensors", path)));
+    /* Nor shards of another number; what only looks like one stays. */
+    room_path(room, "model-a-of-b.safetensors", path);
+    ROOM_OK(room, ebb_file_write(room->ctx, path, "", 0));
+    for (int i = 0; i < 4; i++) sources[i].next_row = 0;
+    ROOM_OK(room, ebb_safetensors_save_dir(room->ctx, room->dir, tensors, 4, 160));
+    assert_false(ebb_file_exists(room_path(room, "model-00003-of-00003.safetensors", path)));
+    assert_true(ebb_file_exists(room_path(room, "model-00002-of-00002.safetensors", path)));
+    assert_true(ebb_file_exists(room_path(room, "model-a-of-b.safetensors", path)));
+    ROOM_OK(room, ebb_safetensors_open_dir(room->ctx, room->dir, &set));
+    ebb_safetensors_close(room->ctx, set);
+}
+
+static void weight_files_are_known_by_name(void **state)
+{
+    (void)state;
+    assert_int_equal(ebb_safetensors_shards("model.safetensors"), 0);
+    assert_int_equal(ebb_safetensors_shards("model-00002-of-00031.safetensors"), 31);
+    assert_int_equal(ebb_safetensors_shards("model-00002-of-00031.safetensors.bak"), -1);
+    assert_int_equal(ebb_safetensors_shards("model-x-of-00031.safetensors"), -1);
+    assert_int_equal(ebb_safetensors_shards("adapter_model.safetensors"), -1);
+    assert_int_equal(ebb_safetensors_shards("model.safetensors.index.json"), -1);
 }
 
 static void a_failing_source_leaves_no_file(void **state)
@@ -527,6 +548,7 @@ int main(void)
         ROOM_CASE(wider_types_come_first_so_that_all_stay_aligned),
         ROOM_CASE(large_tensors_are_filled_a_part_at_a_time),
         ROOM_CASE(shards_are_cut_as_transformers_does),
+        cmocka_unit_test(weight_files_are_known_by_name),
         ROOM_CASE(a_failing_source_leaves_no_file),
         ROOM_CASE(two_tensors_of_one_name_are_refused),
         ROOM_CASE(running_out_of_memory_anywhere_is_an_error_without_leaks),

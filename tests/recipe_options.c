@@ -601,6 +601,8 @@ static void a_key_without_effect_is_an_error(void **state)
         "activation_offloading: false\n"
         "activation_offloading_use_streams: false\n",
         "activation_offloading: false\nhost_memory_budget: 1GiB\n",
+        "host_memory_budget: 1GiB\n",
+        "activation_offloading_use_streams: true\n",
         "dataset_format: alpaca\ndataset_text_field: body\n",
     };
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {

@@ -1,7 +1,8 @@
 /* Checkpoints and resume: a run that is stopped anywhere, in any way, ends as one that was not.
  *
  * Sessions that are to be killed run in processes of their own: this program, started again with
- * arguments. SPDX-License-Identifier: Apache-2.0 */
+ * arguments.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "train_run.h"
 
 #include <errno.h>

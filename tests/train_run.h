@@ -1,5 +1,6 @@
 /* What tests of the training loop share: a small model, small data, an engine and a request, in a
- * folder of their own. SPDX-License-Identifier: Apache-2.0 */
+ * folder of their own.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef EBB_TRAIN_RUN_H
 #define EBB_TRAIN_RUN_H
 

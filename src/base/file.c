@@ -343,6 +343,42 @@ enum ebb_status ebb_dir_commit(struct ebb_ctx *ctx, const char *from, const char
     return status;
 }
 
+/* For file systems without exchange: for a moment the name leads to neither. */
+static enum ebb_status replace_in_two(struct ebb_ctx *ctx, const char *from, const char *to)
+{
+    char *aside = ebb_mem_format(ctx, "%s.old.tmp", from);
+    if (aside == NULL) return EBB_NO_MEMORY;
+    enum ebb_status status = ebb_dir_remove(ctx, aside);
+    if (status == EBB_OK) status = ebb_dir_commit(ctx, to, aside);
+    if (status == EBB_OK) {
+        status = ebb_dir_commit(ctx, from, to);
+        if (status == EBB_OK)
+            status = ebb_dir_remove(ctx, aside);
+        else if (!ebb_dir_exists(to))
+            (void)rename(aside, to); /* the first failure is the one to report */
+    }
+    ebb_mem_free(ctx, aside);
+    return status;
+}
+
+enum ebb_status ebb_dir_replace(struct ebb_ctx *ctx, const char *from, const char *to)
+{
+    if (!ebb_dir_exists(to)) return ebb_dir_commit(ctx, from, to);
+    EBB_TRY(flush_dir(ctx, from));
+    if (renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_EXCHANGE) != 0) {
+        if (errno != EINVAL && errno != ENOSYS && errno != ENOTSUP)
+            return EBB_FAIL(ctx, EBB_IO, "cannot exchange '%s' and '%s': %s", from, to,
+                            strerror(errno));
+        return replace_in_two(ctx, from, to);
+    }
+    char *parent = parent_of(ctx, to);
+    if (parent == NULL) return EBB_NO_MEMORY;
+    enum ebb_status status = flush_dir(ctx, parent);
+    ebb_mem_free(ctx, parent);
+    EBB_TRY(status);
+    return ebb_dir_remove(ctx, from);
+}
+
 /* ---- writing ---- */
 
 struct ebb_writer {

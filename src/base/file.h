@@ -51,6 +51,9 @@ enum ebb_status ebb_file_hash(struct ebb_ctx *ctx, const char *path, int64_t *by
 /* Renames directory `from` to `to` and flushes the parent, so that after a crash one of both names
  * is whole. Fails if `to` exists and is not an empty directory. */
 enum ebb_status ebb_dir_commit(struct ebb_ctx *ctx, const char *from, const char *to);
+/* Puts directory `from` under the name of directory `to`, in one step where the file system can:
+ * the name then always leads to one of both, whole. The old one is removed. */
+enum ebb_status ebb_dir_replace(struct ebb_ctx *ctx, const char *from, const char *to);
 uint64_t ebb_hash_bytes(const void *data, size_t bytes); /* XXH3-64 */
 
 #ifdef __cplusplus

@@ -212,19 +212,52 @@ const char *ebb_text_seconds(double seconds, char *out, size_t out_bytes)
     return out;
 }
 
+const char *ebb_text_count(int64_t count, char *out, size_t out_bytes)
+{
+    static const char *const names[] = {"", " thousand", " million", " billion", " trillion"};
+    double value = fabs((double)count);
+    size_t at = 0;
+    if (value < 10000.0) {
+        snprintf(out, out_bytes, "%" PRId64, count);
+        return out;
+    }
+    /* 999.5 thousand would be shown as 1000 thousand, so it already belongs to the next name. */
+    while (at + 1 < sizeof names / sizeof names[0] && value >= 999.5) {
+        value /= 1000.0;
+        at++;
+    }
+    int places = value < 9.995 ? 2 : value < 99.95 ? 1 : 0;
+    snprintf(out, out_bytes, "%s%.*f%s", count < 0 ? "-" : "", places, value, names[at]);
+    return out;
+}
+
+/* Whatever the locale puts for the decimal point, of one byte or more, becomes '.'. */
+static void plain_point(char *number)
+{
+    size_t whole = strspn(number, "+-0123456789"),
+           tail = whole + strcspn(number + whole, "0123456789e");
+    if (tail == whole) return;
+    number[whole] = '.';
+    memmove(number + whole + 1, number + tail, strlen(number + tail) + 1);
+}
+
 const char *ebb_text_from_double(double value, char out[EBB_TEXT_DOUBLE])
 {
-    for (int digits = 1; digits <= 17; digits++) {
-        snprintf(out, EBB_TEXT_DOUBLE, "%.*g", digits, value);
-        /* Whatever the locale puts for the decimal point, of one byte or more, becomes '.'. */
-        size_t whole = strspn(out, "+-0123456789"),
-               tail = whole + strcspn(out + whole, "0123456789e");
-        if (isfinite(value) && tail > whole) {
-            out[whole] = '.';
-            memmove(out + whole + 1, out + tail, strlen(out + tail) + 1);
-        }
-        if (!isfinite(value) || read_double(out, NULL) == value) break;
+    int digits = 1;
+    snprintf(out, EBB_TEXT_DOUBLE, "%g", value);
+    if (!isfinite(value)) return out;
+    for (; digits <= 17; digits++) {
+        snprintf(out, EBB_TEXT_DOUBLE, "%.*e", digits - 1, value);
+        plain_point(out);
+        if (read_double(out, NULL) == value) break;
     }
+    /* Written out where people would write it out: 100, not 1e+02; 0.0002, but 2e-05. */
+    const char *mark = strchr(out, 'e');
+    long exponent = mark != NULL ? strtol(mark + 1, NULL, 10) : 0;
+    if (exponent < -4 || exponent > 15) return out;
+    int places = digits - 1 - (int)exponent;
+    snprintf(out, EBB_TEXT_DOUBLE, "%.*f", places > 0 ? places : 0, value);
+    plain_point(out);
     return out;
 }
 

@@ -37,8 +37,12 @@ const char *ebb_text_bytes(int64_t bytes, char *out, size_t out_bytes);
 /* Writes "1m 05s", "2h 03m", "0.8s". */
 const char *ebb_text_seconds(double seconds, char *out, size_t out_bytes);
 
+/* Writes "58.4 thousand", "9.87 million", "1.24 billion": three digits; below 10000 all of them. */
+const char *ebb_text_count(int64_t count, char *out, size_t out_bytes);
+
 enum { EBB_TEXT_DOUBLE = 32 };
-/* Writes the shortest decimal form that reads back as the same double, with '.' in every locale. */
+/* Writes the shortest decimal form that reads back as the same double, with '.' in every locale:
+ * "100", "0.0002", and with an exponent what is below 0.0001 or from 1e16 on. */
 const char *ebb_text_from_double(double value, char out[EBB_TEXT_DOUBLE]);
 
 /* Edit distance (Levenshtein with transpositions), for "did you mean". */

@@ -16,6 +16,7 @@ struct reader {
     size_t bytes;
     yaml_parser_t parser;
     int nodes;
+    const yaml_event_t *flow; /* the innermost '[' or '{' that is open; NULL: none */
 };
 
 static int from_one(size_t at)
@@ -52,9 +53,28 @@ static bool tab_at(const struct reader *reader, yaml_mark_t mark)
     return mark.index < reader->bytes && reader->data[mark.index] == '\t';
 }
 
+/* Is nothing but blanks and line ends left behind `mark`? Marks count characters, not bytes. */
+static bool at_end(const struct reader *reader, yaml_mark_t mark)
+{
+    size_t at = 0;
+    for (size_t characters = 0; at < reader->bytes; at++) {
+        bool begins_one = ((unsigned char)reader->data[at] & 0xc0) != 0x80;
+        if (begins_one && characters++ == mark.index) break;
+    }
+    while (at < reader->bytes && memchr(" \t\r\n", reader->data[at], 4) != NULL) at++;
+    return at == reader->bytes;
+}
+
 static enum ebb_status fail_parser(const struct reader *reader)
 {
     const yaml_parser_t *parser = &reader->parser;
+    /* libyaml would name the file's end, far from what is wrong. */
+    if (reader->flow != NULL && parser->error == YAML_PARSER_ERROR &&
+        at_end(reader, parser->problem_mark))
+        return fail_mark(reader, reader->flow->start_mark,
+                         reader->flow->type == YAML_SEQUENCE_START_EVENT
+                             ? "this '[' is never closed: a ']' is wanted"
+                             : "this '{' is never closed: a '}' is wanted");
     if (parser->error == YAML_MEMORY_ERROR)
         return EBB_FAIL(reader->ctx, EBB_NO_MEMORY, "out of host memory while reading '%s'",
                         reader->name);
@@ -242,6 +262,13 @@ static enum ebb_status read_children(struct reader *reader, int depth, struct eb
     }
 }
 
+static bool is_flow(const yaml_event_t *start)
+{
+    return start->type == YAML_SEQUENCE_START_EVENT
+               ? start->data.sequence_start.style == YAML_FLOW_SEQUENCE_STYLE
+               : start->data.mapping_start.style == YAML_FLOW_MAPPING_STYLE;
+}
+
 /* The node that `event` begins. What was built stays in `node` even on failure, for the caller to
  * free. */
 static enum ebb_status read_node(struct reader *reader, const yaml_event_t *event, int depth,
@@ -258,7 +285,11 @@ static enum ebb_status read_node(struct reader *reader, const yaml_event_t *even
         return fail_mark(reader, event->start_mark, "nested too deeply: 32 levels are allowed");
     EBB_ASSERT(event->type == YAML_MAPPING_START_EVENT || event->type == YAML_SEQUENCE_START_EVENT);
     node->kind = event->type == YAML_MAPPING_START_EVENT ? EBB_YAML_MAP : EBB_YAML_LIST;
-    return read_children(reader, depth, node);
+    const yaml_event_t *outer = reader->flow;
+    if (is_flow(event)) reader->flow = event;
+    EBB_TRY(read_children(reader, depth, node));
+    reader->flow = outer;
+    return EBB_OK;
 }
 
 /* The stream is: start, then for each document start, node, end, then end. */

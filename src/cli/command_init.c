@@ -71,8 +71,9 @@ static enum ebb_status print_result(struct ebb_cli *cli, const struct ebb_config
 {
     struct ebb_model_config *model = NULL;
     EBB_TRY(ebb_model_config_load(cli->ctx, config->output_dir, &model));
-    printf("%s: %.6g million parameters, %lld layers of width %lld, vocabulary %lld\n",
-           config->output_dir, (double)ebb_model_config_parameters(model) / 1e6,
+    char number[32];
+    printf("%s: %s parameters, %lld layers of width %lld, vocabulary %lld\n", config->output_dir,
+           ebb_text_count(ebb_model_config_parameters(model), number, sizeof number),
            (long long)model->layers, (long long)model->width, (long long)model->vocab);
     ebb_model_config_free(cli->ctx, model);
     return EBB_OK;

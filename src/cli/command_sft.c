@@ -10,9 +10,9 @@
 static void print_result(const struct ebb_config *config, const struct ebb_trainer_result *result)
 {
     char seconds[32];
-    printf("%lld optimizer steps, %lld tokens in %s; loss %.4f", (long long)result->steps,
-           (long long)result->tokens, ebb_text_seconds(result->seconds, seconds, sizeof seconds),
-           result->final_loss);
+    printf("%lld optimizer step%s, %lld tokens in %s; loss %.4f", (long long)result->steps,
+           result->steps == 1 ? "" : "s", (long long)result->tokens,
+           ebb_text_seconds(result->seconds, seconds, sizeof seconds), result->final_loss);
     if (!isnan(result->best_eval_loss)) printf(", best eval_loss %.4f", result->best_eval_loss);
     printf("%s\n%s\n", result->stopped_early ? " (stopped early)" : "", config->output_dir);
 }

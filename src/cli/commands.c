@@ -14,6 +14,7 @@ static const struct ebb_cli_command commands[] = {
     {"generate", NULL, NULL, ebb_cli_generate, false},
     {"merge", NULL, NULL, ebb_cli_merge, false},
     {"init", NULL, NULL, ebb_cli_init, false},
+    {"tokenize", NULL, NULL, ebb_cli_tokenize, false},
     {"configs", "[cat NAME | copy NAME DEST]", "list, print or copy the ready configurations",
      ebb_cli_configs, false},
     {"help", "[COMMAND [KEY|GROUP] | KEY | --markdown]", "explain commands and keys", ebb_cli_help,

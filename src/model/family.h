@@ -1,7 +1,7 @@
 /* A model family as a table: what it is called, what its architecture fixes, and which weights it
  * has.
  *
- * A family's file ends in one `const struct ebb_family` and is named once more, in model/family_list.h; no
+ * A family's file ends in one `const struct ebb_family` and is named once more, in family_list.h; no
  * other file may name a family. What a configuration may say and Ebb does not compute is refused by
  * table too, so that nothing that would change the numbers passes unseen.
  * SPDX-License-Identifier: Apache-2.0 */
@@ -53,8 +53,7 @@ enum ebb_weight_when {
  * EBB_FIELD_LIST; rows that share a field fill it from the top. */
 struct ebb_weight_row {
     enum ebb_field field;
-    const char
-        *name; /* '#' stands for the layer's number; without it the weight belongs to no layer */
+    const char *name;   /* '#' stands for the layer's number; without it there is no layer */
     const char *target; /* LoRA's name for it, or NULL; the module is the name without ".weight" */
     enum ebb_size_kind rows, cols;
     enum ebb_weight_when when;

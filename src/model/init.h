@@ -33,6 +33,12 @@ enum ebb_status ebb_model_write_bytes_tokenizer(struct ebb_ctx *ctx, const char 
 enum ebb_status ebb_model_copy_side_files(struct ebb_ctx *ctx, const char *from, const char *to,
                                           enum ebb_dtype dtype);
 
+/* Only the tokenizer's and templates' files; *found: there is a tokenizer among them. */
+enum ebb_status ebb_model_copy_tokenizer_files(struct ebb_ctx *ctx, const char *from,
+                                               const char *to, bool *found);
+/* Is `name` one of the files that lie beside weights? */
+bool ebb_model_is_side_file(const char *name);
+
 /* A directory as it is, or a Hub id ("org/name") found in the local Hugging Face cache
  * (HF_HUB_CACHE, HF_HOME, ~/.cache/huggingface/hub). Otherwise EBB_BAD_CONFIG with the download
  * command to run. `env` gives those variables' values (rooms outside cli/ read no environment);

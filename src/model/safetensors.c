@@ -443,9 +443,12 @@ enum ebb_status ebb_safetensors_want(struct ebb_ctx *ctx, const struct ebb_safet
     const struct ebb_tensor_info *found = ebb_safetensors_find(set, name);
     *info = NULL;
     if (found == NULL)
-        return EBB_FAIL(ctx, EBB_BAD_FILE,
-                        "%s: tensor '%s' is missing, wanted with shape [%lld, %lld]", set->name,
-                        name, (long long)rows, (long long)cols);
+        return rows == 1 ? EBB_FAIL(ctx, EBB_BAD_FILE,
+                                    "%s: tensor '%s' is missing, wanted with shape [%lld]",
+                                    set->name, name, (long long)cols)
+                         : EBB_FAIL(ctx, EBB_BAD_FILE,
+                                    "%s: tensor '%s' is missing, wanted with shape [%lld, %lld]",
+                                    set->name, name, (long long)rows, (long long)cols);
     bool matrix = found->dims == 2 && found->shape[0] == rows && found->shape[1] == cols;
     bool vector = found->dims == 1 && rows == 1 && found->shape[0] == cols;
     if (!matrix && !vector) {

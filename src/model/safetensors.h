@@ -66,10 +66,18 @@ struct ebb_tensor_source {
 };
 
 /* Writes DIR/model.safetensors, or, above shard_bytes, DIR/model-00001-of-0000N.safetensors and
- * model.safetensors.index.json, as transformers names them. Metadata {"format": "pt"}. */
+ * model.safetensors.index.json, as transformers names them. Metadata {"format": "pt"}.
+ * Weight files of an earlier save in another number of shards are removed. */
 enum ebb_status ebb_safetensors_save_dir(struct ebb_ctx *ctx, const char *dir,
                                          const struct ebb_tensor_source *tensors, int64_t count,
                                          int64_t shard_bytes);
+/* Removes what an earlier save into DIR left of another form: all weight files of a model but those
+ * of `shards` shards (0: model.safetensors alone), as ebb_safetensors_shards tells them. They would
+ * be read in place of the new ones, or lie there as dead weight. */
+enum ebb_status ebb_safetensors_remove_others(struct ebb_ctx *ctx, const char *dir, int64_t shards);
+/* How many shards the set has that a weight file's name belongs to: 0 for model.safetensors, N for
+ * model-00001-of-0000N.safetensors, -1 for any other name. */
+int64_t ebb_safetensors_shards(const char *name);
 /* One file. `metadata` is an array of key, value, ..., NULL; may be NULL. */
 enum ebb_status ebb_safetensors_save_file(struct ebb_ctx *ctx, const char *path,
                                           const struct ebb_tensor_source *tensors, int64_t count,

@@ -1,5 +1,6 @@
 /* Writing safetensors files, whole or not at all, one tensor and a part of it at a time.
  * SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -211,6 +212,40 @@ static enum ebb_status write_shards(struct ebb_ctx *ctx, const char *dir,
     return EBB_OK;
 }
 
+int64_t ebb_safetensors_shards(const char *name)
+{
+    long long number, shards;
+    int end = 0;
+    if (strcmp(name, EBB_SAFETENSORS_SINGLE) == 0) return 0;
+    if (sscanf(name, "model-%5lld-of-%5lld.safetensors%n", &number, &shards, &end) != 2 ||
+        end == 0 || name[end] != '\0')
+        return -1;
+    return number > 0 && shards > 0 ? (int64_t)shards : -1;
+}
+
+enum ebb_status ebb_safetensors_remove_others(struct ebb_ctx *ctx, const char *dir, int64_t shards)
+{
+    char **names;
+    size_t count;
+    EBB_TRY(ebb_dir_list(ctx, dir, &names, &count));
+    enum ebb_status status = EBB_OK;
+    for (size_t i = 0; i < count && status == EBB_OK; i++) {
+        int64_t of = ebb_safetensors_shards(names[i]);
+        bool index = strcmp(names[i], EBB_SAFETENSORS_INDEX) == 0;
+        if (index ? shards > 0 : of < 0 || of == shards) continue;
+        char *path = ebb_path_join(ctx, dir, names[i]);
+        if (path == NULL)
+            status = EBB_NO_MEMORY;
+        else if (remove(path) != 0 && errno != ENOENT)
+            status =
+                EBB_FAIL(ctx, EBB_IO, "cannot remove '%s', which an earlier save left there: %s",
+                         path, strerror(errno));
+        ebb_mem_free(ctx, path);
+    }
+    ebb_dir_list_free(ctx, names, count);
+    return status;
+}
+
 static enum ebb_status save_sharded(struct ebb_ctx *ctx, const char *dir, const char *index,
                                     const struct ebb_tensor_source *tensors, int64_t count,
                                     int64_t shard_bytes, int64_t total)
@@ -226,7 +261,7 @@ static enum ebb_status save_sharded(struct ebb_ctx *ctx, const char *dir, const 
     if (status == EBB_OK) status = ebb_json_save(ctx, index, json);
     json_decref(json);
     json_decref(map);
-    return status;
+    return status == EBB_OK ? ebb_safetensors_remove_others(ctx, dir, shards) : status;
 }
 
 enum ebb_status ebb_safetensors_save_dir(struct ebb_ctx *ctx, const char *dir,
@@ -239,13 +274,11 @@ enum ebb_status ebb_safetensors_save_dir(struct ebb_ctx *ctx, const char *dir,
     char *index = ebb_path_join(ctx, dir, EBB_SAFETENSORS_INDEX);
     if (single == NULL || index == NULL) goto out;
     for (int64_t i = 0; i < count; i++) total += bytes_of(&tensors[i]);
-    /* The other form, left from an earlier save, would be read instead of this one or beside it. */
     if (total > shard_bytes && count > 1) {
         status = save_sharded(ctx, dir, index, tensors, count, shard_bytes, total);
-        if (status == EBB_OK) remove(single);
     } else {
         status = ebb_safetensors_save_file(ctx, single, tensors, count, pt_metadata);
-        if (status == EBB_OK) remove(index);
+        if (status == EBB_OK) status = ebb_safetensors_remove_others(ctx, dir, 0);
     }
 out:
     ebb_mem_free(ctx, single);

@@ -47,8 +47,17 @@ static enum ebb_status copy_if_there(struct ebb_ctx *ctx, const char *from, cons
     return status;
 }
 
-static enum ebb_status copy_tokenizer(struct ebb_ctx *ctx, const char *from, const char *to,
-                                      bool *found)
+bool ebb_model_is_side_file(const char *name)
+{
+    if (strcmp(name, "config.json") == 0 || strcmp(name, "generation_config.json") == 0)
+        return true;
+    for (int i = 0; i < TOKENIZER_FILES; i++)
+        if (strcmp(name, tokenizer_files[i]) == 0) return true;
+    return false;
+}
+
+enum ebb_status ebb_model_copy_tokenizer_files(struct ebb_ctx *ctx, const char *from,
+                                               const char *to, bool *found)
 {
     bool there;
     *found = false;
@@ -62,7 +71,7 @@ static enum ebb_status copy_tokenizer(struct ebb_ctx *ctx, const char *from, con
 enum ebb_status ebb_model_copy_tokenizer(struct ebb_ctx *ctx, const char *from, const char *to)
 {
     bool found;
-    EBB_TRY(copy_tokenizer(ctx, from, to, &found));
+    EBB_TRY(ebb_model_copy_tokenizer_files(ctx, from, to, &found));
     if (!found)
         return EBB_FAIL(ctx, EBB_BAD_CONFIG,
                         "'%s' holds no tokenizer: no tokenizer.json, tokenizer.model or vocab.json",
@@ -120,5 +129,5 @@ enum ebb_status ebb_model_copy_side_files(struct ebb_ctx *ctx, const char *from,
     ebb_mem_free(ctx, source);
     ebb_mem_free(ctx, target);
     if (status == EBB_OK) status = copy_if_there(ctx, from, to, "generation_config.json", &there);
-    return status == EBB_OK ? copy_tokenizer(ctx, from, to, &there) : status;
+    return status == EBB_OK ? ebb_model_copy_tokenizer_files(ctx, from, to, &there) : status;
 }

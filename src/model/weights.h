@@ -43,10 +43,10 @@ enum ebb_field {
 const char *ebb_field_name(enum ebb_field field);
 
 struct ebb_weight {
-    char
-        *name; /* owned: the tensor's name in the files, "model.layers.0.self_attn.q_proj.weight" */
-    char *module; /* owned: LoRA's module path, "model.layers.0.self_attn.q_proj"; NULL where LoRA
-                     never goes */
+    /* Owned: the tensor's name in the files, "model.layers.0.self_attn.q_proj.weight". */
+    char *name;
+    /* Owned: LoRA's module path, "model.layers.0.self_attn.q_proj"; NULL where LoRA never goes. */
+    char *module;
     const char *target; /* borrowed: "q_proj", as in PEFT's target_modules; NULL with module */
     enum ebb_field field;
     int layer;          /* -1: no layer */

@@ -3,6 +3,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "recipe/fit.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -87,21 +88,23 @@ static enum ebb_status add_head(const struct ebb_setup *setup, const struct ebb_
     const struct ebb_capacity *capacity = &setup->request.capacity;
     const struct ebb_adapter_config *adapter = ebb_engine_adapter(engine);
     int64_t trained = 0, all = 0;
+    char number[SIZE_TEXT];
     ebb_engine_parameters(engine, &trained, &all);
     EBB_TRY(
-        ebb_str_addf(ctx, out,
-                     "model                 %s (%s, %lld layers, %.6g million parameters, %s)\n",
+        ebb_str_addf(ctx, out, "model                 %s (%s, %lld layers, %s parameters, %s)\n",
                      setup->base_name, setup->model->family->name, (long long)setup->model->layers,
-                     (double)all / 1e6, ebb_dtype_name(setup->request.storage)));
+                     ebb_text_count(all, number, sizeof number),
+                     ebb_dtype_name(setup->request.storage)));
     if (adapter)
-        EBB_TRY(ebb_str_addf(ctx, out,
-                             "trained               LoRA of rank %lld, %.6g million parameters\n",
-                             (long long)adapter->rank, (double)trained / 1e6));
+        EBB_TRY(ebb_str_addf(ctx, out, "trained               LoRA of rank %lld, %s parameters\n",
+                             (long long)adapter->rank,
+                             ebb_text_count(trained, number, sizeof number)));
     else
         EBB_TRY(ebb_str_addf(ctx, out, "trained               every weight\n"));
     return ebb_str_addf(
-        ctx, out, "micro-batch           up to %lld tokens in %lld documents, the longest %lld\n",
-        (long long)capacity->tokens, (long long)capacity->docs, (long long)capacity->doc_tokens);
+        ctx, out, "micro-batch           up to %lld tokens in %lld document%s, the longest %lld\n",
+        (long long)capacity->tokens, (long long)capacity->docs, capacity->docs == 1 ? "" : "s",
+        (long long)capacity->doc_tokens);
 }
 
 static enum ebb_status add_size(struct ebb_ctx *ctx, struct ebb_str *out, const char *name,
@@ -315,6 +318,22 @@ static bool use_lora(const struct ebb_setup *setup, struct trial *trial)
     return true;
 }
 
+static bool halve_rank(const struct ebb_setup *setup, struct trial *trial)
+{
+    int64_t half = setup->config->lora_r / 2;
+    if (!setup->new_adapter || half < 1) return false;
+    trial->adapter.rank = half;
+    trial->adapter.alpha = setup->config->lora_alpha;
+    trial->adapter.dropout = setup->config->lora_dropout;
+    trial->adapter.rslora = setup->config->use_rslora;
+    if (ebb_adapter_config_targets(setup->ctx, &setup->weights, setup->config->lora_target_modules,
+                                   &trial->adapter) != EBB_OK)
+        return false;
+    trial->request.new_adapter = &trial->adapter;
+    snprintf(trial->text, sizeof trial->text, "lora_r: %lld", (long long)half);
+    return true;
+}
+
 static bool use_bfloat16(const struct ebb_setup *setup, struct trial *trial)
 {
     if (setup->request.storage == EBB_BF16) return false;
@@ -342,9 +361,19 @@ static bool round_stochastically(const struct ebb_setup *setup, struct trial *tr
     return true;
 }
 
-static const change_fn change_table[] = {
-    drop_rules,   allow_offloading, allow_checkpointing, allow_both, halve_batch,
-    halve_length, use_lora,         use_bfloat16,        use_sgd,    round_stochastically};
+static const change_fn change_table[] = {drop_rules, allow_offloading,    allow_checkpointing,
+                                         allow_both, halve_batch,         halve_length,
+                                         use_lora,   halve_rank,          use_bfloat16,
+                                         use_sgd,    round_stochastically};
+static_assert(sizeof change_table / sizeof change_table[0] <= EBB_FIT_CHANGES,
+              "room for every change");
+
+/* Without memory_budget every plan fits its budget, but not every machine. */
+static bool fits_here(const struct ebb_setup *setup, const struct ebb_plan *plan)
+{
+    int64_t machine = setup->request.device_budget == 0 ? ebb_host_bytes_total() : 0;
+    return plan->fits && (machine == 0 || plan->device_bytes + plan->host_bytes <= machine);
+}
 
 /* Plans the trial. A change that cannot be planned is no advice: its error is forgotten, for the
  * caller is about to report the one that matters. */
@@ -355,13 +384,14 @@ static void plan_trial(const struct ebb_setup *setup, const struct trial *trial,
     enum ebb_status status = ebb_engine_create(setup->ctx, &trial->request, &engine);
     if (status == EBB_OK) {
         const struct ebb_plan *plan = ebb_engine_plan(engine);
-        bool less = plan->device_bytes < now->device_bytes || (plan->fits && !now->fits);
+        bool fits = fits_here(setup, plan);
+        bool less = plan->device_bytes < now->device_bytes || (fits && !fits_here(setup, now));
         if (less) {
             struct ebb_fit_change *change = &changes[(*count)++];
             memcpy(change->text, trial->text, sizeof change->text);
             change->device_bytes = plan->device_bytes;
             change->host_bytes = plan->host_bytes;
-            change->fits = plan->fits;
+            change->fits = fits;
         }
     } else {
         ebb_error_clear(setup->ctx);
@@ -498,13 +528,11 @@ enum ebb_status ebb_fit_check(const struct ebb_setup *setup, const struct ebb_en
 {
     const struct ebb_plan *plan = ebb_engine_plan(engine);
     int64_t budget = setup->request.device_budget;
-    int64_t machine = ebb_host_bytes_total();
-    bool too_large = budget == 0 && machine > 0 && plan->device_bytes + plan->host_bytes > machine;
-    if (plan->fits && !too_large) return EBB_OK;
+    if (fits_here(setup, plan)) return EBB_OK;
     struct ebb_fit_change changes[EBB_FIT_CHANGES];
     int count = 0;
     if (budget > 0 && plan->device_bytes <= budget) return fail_host(setup, plan);
-    if (budget == 0) budget = machine;
+    if (budget == 0) budget = ebb_host_bytes_total();
     if (setup->request.train) EBB_TRY(ebb_fit_changes(setup, engine, changes, &count));
     return fail_device(setup, engine, budget, changes, count);
 }

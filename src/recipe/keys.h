@@ -22,9 +22,11 @@ extern "C" {
     X(EVAL, "eval", EBB_USAGE_CONFIG, "loss of a data set, with or without an adapter")            \
     X(GENERATE, "generate", EBB_USAGE_CONFIG, "continue a prompt")                                 \
     X(MERGE, "merge", EBB_USAGE_CONFIG, "fold an adapter into the weights")                        \
-    X(INIT, "init", EBB_USAGE_INIT, "make a model directory with random weights")
+    X(INIT, "init", EBB_USAGE_INIT, "make a model directory with random weights")                  \
+    X(TOKENIZE, "tokenize", EBB_USAGE_MODEL, "turn lines of text into token ids, or back")
 #define EBB_USAGE_CONFIG "[CONFIG.yaml] [key=value | --key value ...]"
 #define EBB_USAGE_INIT   "CONFIG.json|SHAPE OUT_DIR [key=value | --key value ...]"
+#define EBB_USAGE_MODEL  "MODEL_DIR [key=value | --key value ...]"
 
 enum ebb_command {
 #define EBB_COMMAND_ENUM(name, text, usage, line) EBB_COMMAND_##name,
@@ -120,7 +122,7 @@ struct ebb_config {
     /* machine */
     int device; /* enum ebb_device_key */
     int64_t threads;
-    /* output of plan and eval */
+    /* output of plan, eval and tokenize */
     bool json;
     /* generation */
     char *prompt;
@@ -133,6 +135,10 @@ struct ebb_config {
     /* init */
     char *config;
     char *tokenizer;
+    /* tokenize */
+    bool decode;
+    bool add_special_tokens;
+    bool skip_special_tokens;
 };
 
 #ifdef __cplusplus

@@ -820,19 +820,26 @@ static enum ebb_status read_dashed(struct ebb_options *options, int count, char 
 
 static enum ebb_status positional(struct ebb_options *options, const char *word, int *places)
 {
-    static const char *const init_keys[] = {"config", "output_dir"};
-    bool init = options->command == EBB_COMMAND_INIT;
+    static const struct {
+        enum ebb_command command;
+        int count;
+        const char *keys[2];
+    } own[] = {{EBB_COMMAND_INIT, 2, {"config", "output_dir"}},
+               {EBB_COMMAND_TOKENIZE, 1, {"model_name_or_path", NULL}}};
+    size_t row = 0;
+    while (row < sizeof own / sizeof own[0] && own[row].command != options->command) row++;
+    bool has_own = row < sizeof own / sizeof own[0];
     if (word[0] == '-' && word[1])
         return EBB_FAIL(
             options->ctx, EBB_BAD_CONFIG,
             "unknown option '%s'\ntry:   key=value, --key=value or --key value (ebb help %s)", word,
             ebb_command_name(options->command));
-    if (*places >= (init ? 2 : 1))
+    if (*places >= (has_own ? own[row].count : 1))
         return EBB_FAIL(options->ctx, EBB_BAD_CONFIG,
                         "argument '%s' is one too many\nusage: ebb %s %s", word,
                         ebb_command_name(options->command), ebb_command_usage(options->command));
     ++*places;
-    if (init) return ebb_options_set(options, init_keys[*places - 1], word);
+    if (has_own) return ebb_options_set(options, own[row].keys[*places - 1], word);
     if (!ebb_file_exists(word) || ebb_dir_exists(word))
         return EBB_FAIL(options->ctx, EBB_BAD_CONFIG,
                         "there is no configuration file '%s'\n"

@@ -117,6 +117,14 @@ static bool nothing_moves(const struct ebb_config *config)
 {
     return config->activation_offloading == EBB_FALSE && !config->activations;
 }
+static bool no_budget(const struct ebb_config *config)
+{
+    return config->memory_budget.bytes == 0 && !(config->memory_budget.percent > 0);
+}
+static bool other_eval_data(const struct ebb_config *config)
+{
+    return config->eval_dataset || config->dataset_test_split;
+}
 static bool greedy(const struct ebb_config *config)
 {
     return config->temperature <= 0;
@@ -133,6 +141,14 @@ static bool has_prompt(const struct ebb_config *config)
 {
     return config->prompt && config->prompt_lines;
 }
+static bool decoding(const struct ebb_config *config)
+{
+    return config->decode && !config->add_special_tokens;
+}
+static bool encoding(const struct ebb_config *config)
+{
+    return !config->decode && !config->skip_special_tokens;
+}
 static bool other_format(const struct ebb_config *config)
 {
     return strcmp(config->dataset_format, "auto") != 0 &&
@@ -147,6 +163,7 @@ static bool resumed(const struct ebb_config *config)
 #define PLAN     (1u << EBB_COMMAND_PLAN)
 #define EVAL     (1u << EBB_COMMAND_EVAL)
 #define GENERATE (1u << EBB_COMMAND_GENERATE)
+#define TOKENIZE (1u << EBB_COMMAND_TOKENIZE)
 #define TRAIN    (SFT | PLAN)
 
 static const struct rule rules[] = {
@@ -207,6 +224,11 @@ static const struct rule rules[] = {
     {"activation_offloading_use_streams host_memory_budget", TRAIN, false, nothing_moves,
      "activation_offloading", "has no effect with activation_offloading: false",
      "activation_offloading: auto or true, or remove it"},
+    {"activation_offloading_use_streams host_memory_budget", TRAIN, false, no_budget,
+     "memory_budget", "has no effect on the CPU without memory_budget: nothing moves",
+     "memory_budget: 80%, or remove it"},
+    {"dataset_train_split", EVAL, true, other_eval_data, "eval_dataset dataset_test_split",
+     "has no effect beside eval_dataset or dataset_test_split", "keep one of them"},
     {"dataset_text_field", TRAIN | EVAL, false, other_format, "dataset_format",
      "has no effect with this dataset_format", "dataset_format: text, or remove it"},
     {"overwrite_output_dir", SFT, false, resumed, "resume_from_checkpoint",
@@ -217,6 +239,10 @@ static const struct rule rules[] = {
      "temperature: 1, or remove it"},
     {"seed", GENERATE, true, greedy, "temperature", "has no effect with temperature: 0",
      "temperature: 1, or remove it"},
+    {"add_special_tokens", TOKENIZE, false, decoding, "decode", "has no effect with decode",
+     "keep one of them"},
+    {"skip_special_tokens", TOKENIZE, false, encoding, "decode", "has no effect without decode",
+     "decode: true, or remove it"},
     {"prompt_lines", GENERATE, false, has_prompt, "prompt", "has no effect with prompt",
      "keep one of them"},
 };

@@ -11,6 +11,7 @@
 #define GENERATE (1u << EBB_COMMAND_GENERATE)
 #define MERGE    (1u << EBB_COMMAND_MERGE)
 #define INIT     (1u << EBB_COMMAND_INIT)
+#define TOKENIZE (1u << EBB_COMMAND_TOKENIZE)
 #define TRAIN    (SFT | PLAN)
 #define RUN      (SFT | PLAN | EVAL | GENERATE)
 
@@ -19,13 +20,13 @@
 static const struct ebb_option table[] = {
     /* ---- model ------------------------------------------------------------------------------- */
     {KEY(model_name_or_path), .group = EBB_GROUP_MODEL, .type = EBB_OPTION_STRING,
-     .commands = RUN | MERGE, .required = SFT | PLAN,
+     .commands = RUN | MERGE | TOKENIZE, .required = SFT | PLAN | TOKENIZE,
      .aliases = "model model_name base_model base_model_name_or_path "
                 "pretrained_model_name_or_path checkpointer.checkpoint_dir",
      .help = "The model: a directory with config.json, safetensors and tokenizer.json as "
              "transformers saves them, or a Hub id that is in the local Hugging Face cache. "
              "Where it names a directory with an adapter, the adapter's base model is loaded and "
-             "the adapter on top."},
+             "the adapter on top. 'ebb tokenize' reads its tokenizer files only."},
     {KEY(adapter_name_or_path), .group = EBB_GROUP_MODEL, .type = EBB_OPTION_STRING,
      .commands = RUN | MERGE, .aliases = "adapter_path lora_model_dir peft_model_name_or_path",
      .help = "A directory with a LoRA adapter in PEFT's format. Training goes on from it with "
@@ -53,6 +54,19 @@ static const struct ebb_option table[] = {
      .help = "A directory whose tokenizer files are copied, or bytes: a tokenizer with one token "
              "a byte, which needs no download. Without it none is written."},
 
+    /* ---- tokenize ---------------------------------------------------------------------------- */
+    {KEY(decode), .group = EBB_GROUP_DATA, .type = EBB_OPTION_BOOL, .commands = TOKENIZE,
+     .text = "false",
+     .help = "Turns lines of ids into text instead. A text may have line ends of its own; with "
+             "'json' it is one line in any case."},
+    {KEY(add_special_tokens), .group = EBB_GROUP_DATA, .type = EBB_OPTION_BOOL,
+     .commands = TOKENIZE, .text = "true",
+     .help = "Puts what the tokenizer's post-processor puts before and after a text, such as its "
+             "BOS token."},
+    {KEY(skip_special_tokens), .group = EBB_GROUP_DATA, .type = EBB_OPTION_BOOL,
+     .commands = TOKENIZE, .text = "true",
+     .help = "Leaves special tokens out of decoded text. false shows them."},
+
     /* ---- data -------------------------------------------------------------------------------- */
     {KEY(dataset_name), .group = EBB_GROUP_DATA, .type = EBB_OPTION_STRING,
      .commands = TRAIN | EVAL, .required = SFT,
@@ -60,9 +74,10 @@ static const struct ebb_option table[] = {
      .help = "The data: a JSON or JSON lines file, or a directory of them. 'ebb plan' works "
              "without: it then takes max_length and the batch size as they are."},
     {KEY(dataset_train_split), .group = EBB_GROUP_DATA, .type = EBB_OPTION_STRING,
-     .commands = TRAIN, .text = "train", .aliases = "dataset.split split",
+     .commands = TRAIN | EVAL, .text = "train", .aliases = "dataset.split split",
      .help = "Which part of the data set is trained on: a split's name, or a slice such as "
-             "train[:90%] or train[100:200]."},
+             "train[:90%] or train[100:200]. 'ebb eval' measures it where no validation data is "
+             "named."},
     {KEY(eval_dataset), .group = EBB_GROUP_DATA, .type = EBB_OPTION_STRING,
      .commands = TRAIN | EVAL,
      .aliases = "validation_file eval_file dataset_val dataset_val.source eval_dataset_name",
@@ -369,8 +384,12 @@ static const struct ebb_option table[] = {
      .help = "CPU threads that compute. 0: every processor that the process may use. Sums of a "
              "run depend on it in the last bits, so it is part of what a resumed run takes from "
              "its checkpoint."},
-    {KEY(json), .group = EBB_GROUP_MACHINE, .type = EBB_OPTION_BOOL, .commands = PLAN | EVAL,
-     .text = "false", .help = "Prints the result as one JSON object instead of a table."},
+    {KEY(json), .group = EBB_GROUP_MACHINE, .type = EBB_OPTION_BOOL,
+     .commands = PLAN | EVAL | TOKENIZE, .text = "false",
+     .help = "Prints the result as one JSON object instead of a table. 'ebb tokenize' prints one a "
+             "line: ids, pieces (the tokens as tokenizer.json writes them) and offsets (the bytes "
+             "of the line, from 0, that each stands for), and with 'decode' reads such objects "
+             "and prints text."},
 };
 
 /* ---- other projects' spellings --------------------------------------------------------------- */
@@ -390,6 +409,9 @@ static const struct ebb_spelling spellings[] = {
     {"train_on_prompt", "completion_only_loss", "true=false|false=true", NULL},
     {"dataset.train_on_input", "completion_only_loss", "true=false|false=true", NULL},
     {"do_sample", "temperature", "true=1|false=0", NULL},
+    {"use_cpu", "device", "true=cpu|false=auto", NULL},
+    {"no_cuda", "device", "true=cpu|false=auto", NULL},
+    {"disable_gradient_checkpointing", "gradient_checkpointing", "true=false|false=auto", NULL},
 };
 
 static const struct ebb_foreign_key foreign[] = {
@@ -404,8 +426,9 @@ static const struct ebb_foreign_key foreign[] = {
     {"lora_modules_to_save modules_to_save additional_target", true, "none false",
      "an adapter of Ebb holds LoRA matrices only"},
     {"model.apply_lora_to_output", true, "false", "Ebb puts no adapter on the output head"},
-    {"deepspeed fsdp fsdp_config fsdp2 ddp_backend tensor_parallel_dim context_parallel_dim", true,
-     "none false 1",
+    {"deepspeed fsdp fsdp_config fsdp2 ddp_backend tensor_parallel_dim context_parallel_dim "
+     "parallelism_config custom_sharded_layers use_mps_device",
+     true, "none false 1",
      "Ebb trains on one device: use memory_budget and activation_offloading where it is short of "
      "memory"},
     {"neftune_noise_alpha", true, "none 0", "Ebb adds no noise to embeddings: leave it out"},
@@ -418,15 +441,16 @@ static const struct ebb_foreign_key foreign[] = {
      "none default",
      "records become text as they are written: format them before, or use the formats of "
      "dataset_format"},
-    {"assistant_only_loss train_on_eos", true, "false none",
+    {"assistant_only_loss train_on_eos mask_history", true, "false none",
      "completion_only_loss trains completions without prompts"},
-    {"resize_token_embeddings resize_vocab", true, "false",
+    {"resize_token_embeddings resize_vocab resize_token_embeddings_to_32x", true, "false",
      "the model's vocabulary stays as it is"},
     {"deterministic cudnn_deterministic_mode full_determinism", false, "",
      "runs on the CPU are always deterministic, bit for bit"},
-    {"use_liger_kernel use_liger liger_kernel enable_liger_kernel", false, "",
+    {"use_liger_kernel use_liger liger_kernel enable_liger_kernel liger_kernel_config plugins",
+     false, "",
      "Ebb always computes the loss in chunks, so that logits never exist whole"},
-    {"loss chunked_nll loss_type", false, "",
+    {"loss chunked_nll loss_type loss.", false, "",
      "Ebb always trains on cross-entropy, computed in chunks of the labels"},
     {"flash_attention flash_attn attn_implementation sdp_attention xformers_attention padding_free",
      false, "", "attention never stores its scores, and padding is never computed"},
@@ -435,9 +459,9 @@ static const struct ebb_foreign_key foreign[] = {
     {"packing_strategy packing_efficiency_threshold neat_packing sample_packing_eff_est", false, "",
      "packing puts whole samples into rows, first-fit from the longest down; none is cut"},
     {"dataloader_num_workers dataloader_pin_memory dataloader_prefetch_factor "
-     "dataloader_drop_last dataset_num_proc dataset_processes preprocessing_num_workers "
-     "dataset_batch_size collate_fn dataset_prepared_path overwrite_cache remove_unused_columns "
-     "dataset_kwargs",
+     "dataloader_drop_last dataloader_persistent_workers dataset_num_proc dataset_processes "
+     "preprocessing_num_workers dataset_batch_size collate_fn dataset_prepared_path "
+     "overwrite_cache remove_unused_columns dataset_kwargs",
      false, "",
      "the whole data set is tokenized before step 1, and its last, smaller batch is trained too"},
     {"gradient_checkpointing_kwargs ac_mode ac_option selective_ac_option", false, "",
@@ -449,14 +473,15 @@ static const struct ebb_foreign_key foreign[] = {
     {"max_fwd_stash_size", false, "", "how many moves are under way at once is part of the plan"},
     {"optimizer_in_bwd optimizer_in_backward", true, "false",
      "the update waits for the norm of all gradients: leave it out"},
-    {"optim_args optim_target_modules", true, "none",
+    {"optim_args optim_target_modules optimizer_kwargs", true, "none",
      "use adam_beta1, adam_beta2, adam_epsilon, momentum and weight_decay"},
     {"optimizer.fused optimizer.foreach optimizer.amsgrad", false, "",
      "the update is always one sweep over all weights"},
     {"compile torch_compile torch_compile_backend torch_compile_mode", false, "",
      "there is nothing to compile: a step is planned before the run"},
     {"report_to use_wandb wandb_project wandb_run_name wandb_entity run_name use_tensorboard "
-     "metric_logger plot_loss metric_logger. logging_dir",
+     "metric_logger plot_loss metric_logger. logging_dir project trackio_space_id wandb_watch "
+     "eval_table_size eval_max_new_tokens",
      false, "", "metrics go to output_dir/metrics.jsonl, one JSON object a step"},
     {"log_level log_peak_memory_stats logging_first_step logging_strategy disable_tqdm "
      "include_tokens_per_second include_num_input_tokens_seen skip_memory_metrics log_on_each_node",
@@ -473,9 +498,11 @@ static const struct ebb_foreign_key foreign[] = {
      "batch_eval_metrics",
      false, "",
      "'ebb sft' trains, and evaluates as eval_strategy says; evaluation keeps no logits"},
-    {"lora_bias bias lora_task_type task_type init_lora_weights peft_type", false, "",
+    {"lora_bias bias lora_task_type task_type init_lora_weights peft_type lora_fan_in_fan_out",
+     false, "",
      "adapters start and are saved as PEFT's plain LoRA without biases"},
     {"model_type tokenizer_type trust_remote_code use_fast_tokenizer model_revision revision "
+     "model_code_revision "
      "cache_dir special_tokens strict attn_bias use_cache is_llama_derived_model tokenizer.path "
      "tokenizer.merges_file",
      false, "",
@@ -488,6 +515,35 @@ static const struct ebb_foreign_key foreign[] = {
     {"max_steps_per_epoch", true, "none", "max_steps ends the run after so many optimizer steps"},
     {"tf32 bf16_full_eval fp16_full_eval auto_find_batch_size accelerator_config", false, "",
      "evaluation runs inside the plan in the type of training"},
+    {"eos_token tokens special_tokens.", true, "none",
+     "special tokens are what the model's tokenizer_config.json names"},
+    {"pad_token", false, "", "padding is never computed, so no pad token is needed"},
+    {"dataset_streaming streaming buffer_size", true, "false none",
+     "the whole data set is tokenized before step 1"},
+    {"dataset_config dataset_dir interleave_probs mix_strategy", true, "none default",
+     "dataset_name is the path of one file, or of a directory of files"},
+    {"eval_delay eval_on_start saves_per_epoch evals_per_epoch", true, "none false 0",
+     "eval_strategy with eval_steps and save_strategy with save_steps say when"},
+    {"lr_scheduler_kwargs lr_scheduler.num_cycles cosine_min_lr_ratio", true, "none 0 0.5",
+     "schedules have no settings beside warmup_steps, warmup_ratio and decay_ratio"},
+    {"model_init_kwargs rope_scaling", true, "none", "the model is what its config.json says"},
+    {"ignore_data_skip", true, "false", "a resumed run goes on at its place in the data"},
+    {"s2_attention", true, "false", "attention is always over the whole document"},
+    {"peft_layers_to_transform layers_to_transform pissa_init loraplus_lr_ratio use_llama_pro "
+     "freeze_trainable_layers freeze_trainable_modules unfrozen_parameters",
+     true, "none false 0", "Ebb trains plain LoRA on every layer, or every weight"},
+    {"hub_strategy hub_private_repo hub_always_push hub_revision hf_use_auth_token", false, "",
+     "Ebb never uploads, and reads models that are on this machine"},
+    {"bnb_4bit_quant_type bnb_4bit_compute_dtype bnb_4bit_use_double_quant use_bnb_nested_quant",
+     false, "", "Ebb does not quantise weights"},
+    {"eval_sample_packing sample_packing_sequence_len", false, "",
+     "with packing, rows of training and validation have max_length tokens"},
+    {"logging_nan_inf_filter loss_watchdog_threshold loss_watchdog_patience", false, "",
+     "a step whose gradients are not finite changes nothing, and ten of them in a row end the run"},
+    {"debug past_index jit_mode_eval torchdynamo include_inputs_for_metrics include_for_metrics "
+     "eval_use_gather_object restore_callback_states_from_checkpoint ignore_bias_buffers "
+     "infer_backend upcast_layernorm",
+     false, "", "there is no such machinery here to be set"},
     {"low_cpu_ram gc_steps torch_empty_cache_steps", false, "",
      "nothing is allocated after step 1"},
 };

@@ -245,7 +245,14 @@ static enum ebb_status assume_capacity(struct ebb_setup *setup)
     int64_t batch = config->per_device_train_batch_size;
     if (config->eval_strategy != EBB_STRATEGY_KEY_NO && setup->eval_batch > batch)
         batch = setup->eval_batch;
-    capacity->tokens = batch * setup->max_length;
+    capacity->tokens = batch * setup->max_length; /* at most 65536 * 1e8 */
+    if (capacity->tokens > INT32_MAX)
+        return EBB_FAIL(setup->ctx, EBB_BAD_CONFIG,
+                        "a micro-batch of %lld rows of max_length %lld would have %lld tokens, "
+                        "more than 2^31\n"
+                        "where: %s",
+                        (long long)batch, (long long)setup->max_length, (long long)capacity->tokens,
+                        ebb_options_where(setup->options, "max_length"));
     capacity->docs = config->packing ? batch + capacity->tokens / 16 : batch;
     capacity->doc_tokens = setup->max_length;
     return EBB_OK;
@@ -278,7 +285,9 @@ enum ebb_status ebb_setup_eval_data(struct ebb_setup *setup)
         config->per_device_eval_batch_size == EBB_AUTO_INT ? 1 : config->per_device_eval_batch_size;
     char *train = NULL, *eval = NULL;
     enum ebb_status status = cut_splits(setup, &train, &eval);
-    if (status == EBB_OK) status = load_set(setup, path, eval, &setup->eval_set);
+    /* Without a part of its own to measure: what training would take of dataset_name. */
+    const char *split = eval || config->eval_dataset ? eval : train;
+    if (status == EBB_OK) status = load_set(setup, path, split, &setup->eval_set);
     ebb_mem_free(setup->ctx, eval);
     ebb_mem_free(setup->ctx, train);
     EBB_TRY(status);

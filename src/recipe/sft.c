@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "model/family.h"
 #include "recipe/fit.h"
 #include "train/checkpoint.h"
 
@@ -23,23 +24,10 @@ bool ebb_sft_is_output(const char *name)
         "metrics.jsonl",
         "adapter_config.json",
         "adapter_model.safetensors",
-        "config.json",
-        "model.safetensors",
         "model.safetensors.index.json",
-        "generation_config.json",
-        "tokenizer.json",
-        "tokenizer_config.json",
-        "tokenizer.model",
-        "vocab.json",
-        "merges.txt",
-        "vocab.txt",
-        "special_tokens_map.json",
-        "added_tokens.json",
-        "chat_template.jinja",
-        "chat_template.json",
     };
     if (strncmp(name, "checkpoint-", 11) == 0) return true;
-    if (strncmp(name, "model-", 6) == 0 && strstr(name, ".safetensors")) return true;
+    if (ebb_safetensors_shards(name) >= 0 || ebb_model_is_side_file(name)) return true;
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (strcmp(name, names[i]) == 0) return true;
     return false;
@@ -88,6 +76,54 @@ static enum ebb_status fail_old(struct ebb_ctx *ctx, struct ebb_options *options
                     dir, name, ebb_options_where(options, "output_dir"));
 }
 
+/* A checkpoint by its path. It need not lie in output_dir, but then no other run may. */
+static enum ebb_status check_path(struct ebb_ctx *ctx, struct ebb_options *options, const char *dir,
+                                  const char *from, const char *old, char **resume)
+{
+    if (!ebb_dir_exists(from))
+        return EBB_FAIL(ctx, EBB_BAD_CONFIG,
+                        "there is no checkpoint '%s'\n"
+                        "where: %s\n"
+                        "try:   resume_from_checkpoint: true for the newest in output_dir",
+                        from, ebb_options_where(options, "resume_from_checkpoint"));
+    if (old != NULL) {
+        char *parent = ebb_path_join(ctx, from, "..");
+        if (parent == NULL) return EBB_NO_MEMORY;
+        bool inside = same_place(parent, dir);
+        ebb_mem_free(ctx, parent);
+        if (!inside)
+            return EBB_FAIL(ctx, EBB_BAD_CONFIG,
+                            "output_dir '%s' holds another run ('%s') than the checkpoint '%s'\n"
+                            "where: %s\n"
+                            "try:   another output_dir",
+                            dir, old, from, ebb_options_where(options, "output_dir"));
+    }
+    *resume = ebb_mem_strdup(ctx, from);
+    return *resume ? EBB_OK : EBB_NO_MEMORY;
+}
+
+/* The newest whole checkpoint of output_dir, if there is one; a new run is started in an output_dir
+ * without any, and that is said. */
+static enum ebb_status find_newest(struct ebb_ctx *ctx, struct ebb_options *options,
+                                   const char *dir, const char *old, char **resume)
+{
+    EBB_TRY(ebb_checkpoint_find(ctx, dir, resume));
+    if (*resume) return EBB_OK;
+    if (old)
+        return EBB_FAIL(
+            ctx, EBB_BAD_CONFIG,
+            "output_dir '%s' holds a run but no whole checkpoint to go on from\n"
+            "where: %s\n"
+            "try:   overwrite_output_dir: true without resume_from_checkpoint, or another "
+            "output_dir",
+            dir, ebb_options_where(options, "resume_from_checkpoint"));
+    ebb_log(ctx, EBB_LOG_INFO, "resume",
+            "resume_from_checkpoint: '%s' holds no checkpoint yet, the run starts at its first "
+            "step",
+            dir);
+    return EBB_OK;
+}
+
 /* Finds the checkpoint to go on from (*resume, NULL: from the start; the caller frees), and
  * whether output_dir may be used. Removes nothing yet. */
 static enum ebb_status check_output(struct ebb_ctx *ctx, struct ebb_options *options,
@@ -101,57 +137,41 @@ static enum ebb_status check_output(struct ebb_ctx *ctx, struct ebb_options *opt
     if (ebb_file_exists(dir) && !ebb_dir_exists(dir))
         return EBB_FAIL(ctx, EBB_BAD_CONFIG, "output_dir '%s' is a file\nwhere: %s", dir,
                         ebb_options_where(options, "output_dir"));
-    if (!is_bool) {
-        if (!ebb_dir_exists(from))
-            return EBB_FAIL(
-                ctx, EBB_BAD_CONFIG,
-                "there is no checkpoint '%s'\n"
-                "where: %s\n"
-                "try:   resume_from_checkpoint: true for the newest in output_dir",
-                from, ebb_options_where(options, "resume_from_checkpoint"));
-        *resume = ebb_mem_strdup(ctx, from);
-        return *resume ? EBB_OK : EBB_NO_MEMORY;
-    }
-    if (!ebb_dir_exists(dir)) return EBB_OK;
-    if (wanted) EBB_TRY(ebb_checkpoint_find(ctx, dir, resume));
-    if (*resume) return EBB_OK;
-    EBB_TRY(ebb_dir_list(ctx, dir, &names, &count));
+    if (ebb_dir_exists(dir)) EBB_TRY(ebb_dir_list(ctx, dir, &names, &count));
     const char *old = old_output(names, count);
     enum ebb_status status = EBB_OK;
-    if (old && wanted)
-        status = EBB_FAIL(
-            ctx, EBB_BAD_CONFIG,
-            "output_dir '%s' holds a run but no whole checkpoint to go on from\n"
-            "where: %s\n"
-            "try:   overwrite_output_dir: true without resume_from_checkpoint, or another "
-            "output_dir",
-            dir, ebb_options_where(options, "resume_from_checkpoint"));
+    if (!is_bool)
+        status = check_path(ctx, options, dir, from, old, resume);
+    else if (wanted)
+        status = find_newest(ctx, options, dir, old, resume);
     else if (old && !config->overwrite_output_dir)
         status = fail_old(ctx, options, dir, old);
     ebb_dir_list_free(ctx, names, count);
     return status;
 }
 
-/* Makes output_dir ready: everything was checked by now, and the run is about to start. */
-static enum ebb_status prepare_output(struct ebb_setup *setup, const char *resume)
+/* Makes sure that there is an output_dir before the model is read. */
+static enum ebb_status prepare_output(const struct ebb_setup *setup)
 {
-    struct ebb_ctx *ctx = setup->ctx;
-    const struct ebb_config *config = setup->config;
+    const char *dir = setup->config->output_dir;
+    if (same_place(dir, setup->model_dir) || same_place(dir, setup->adapter_dir))
+        return EBB_FAIL(setup->ctx, EBB_BAD_CONFIG,
+                        "output_dir '%s' is the directory that the run starts from\n"
+                        "where: %s\n"
+                        "try:   another output_dir",
+                        dir, ebb_options_where(setup->options, "output_dir"));
+    return ebb_dir_create(setup->ctx, dir);
+}
+
+/* Removes an earlier run, once everything that could stop the new one has been read. */
+static enum ebb_status clear_output(const struct ebb_setup *setup)
+{
     char **names = NULL;
     size_t count = 0;
-    if (same_place(config->output_dir, setup->model_dir) ||
-        same_place(config->output_dir, setup->adapter_dir))
-        return EBB_FAIL(
-            ctx, EBB_BAD_CONFIG,
-            "output_dir '%s' is the directory that the run starts from\n"
-            "where: %s\n"
-            "try:   another output_dir",
-            config->output_dir, ebb_options_where(setup->options, "output_dir"));
-    EBB_TRY(ebb_dir_create(ctx, config->output_dir));
-    if (resume || !config->overwrite_output_dir) return EBB_OK;
-    EBB_TRY(ebb_dir_list(ctx, config->output_dir, &names, &count));
-    enum ebb_status status = remove_output(ctx, config->output_dir, names, count);
-    ebb_dir_list_free(ctx, names, count);
+    const char *dir = setup->config->output_dir;
+    EBB_TRY(ebb_dir_list(setup->ctx, dir, &names, &count));
+    enum ebb_status status = remove_output(setup->ctx, dir, names, count);
+    ebb_dir_list_free(setup->ctx, names, count);
     return status;
 }
 
@@ -187,15 +207,12 @@ enum ebb_status ebb_sft_plan(struct ebb_ctx *ctx, struct ebb_options *options,
 
 /* ---- training -------------------------------------------------------------------------------- */
 
-static double learning_rate(struct ebb_setup *setup)
+static double learning_rate(const struct ebb_setup *setup)
 {
     const struct ebb_config *config = setup->config;
     bool lora = setup->new_adapter || setup->adapter_dir;
     if (!isnan(config->learning_rate)) return config->learning_rate;
-    double rate = lora ? 2e-4 : 2e-5;
-    ebb_log(setup->ctx, EBB_LOG_INFO, "train", "learning_rate: %g, the default for %s", rate,
-            lora ? "LoRA" : "training every weight");
-    return rate;
+    return lora ? 2e-4 : 2e-5;
 }
 
 static enum ebb_dtype save_dtype(const struct ebb_setup *setup)
@@ -255,19 +272,73 @@ static void fill_request(struct ebb_setup *setup, const struct ebb_recipe_env *e
     request->world = 1;
 }
 
-/* What the run will need, said before it starts. */
-static void announce(struct ebb_setup *setup, const struct ebb_engine *engine)
+/* ---- what is said before the first step ------------------------------------------------------ */
+
+static enum ebb_status say_model(const struct ebb_setup *setup, const struct ebb_engine *engine)
 {
-    const struct ebb_plan *plan = ebb_engine_plan(engine);
-    char device[32], host[32];
+    const struct ebb_adapter_config *adapter = ebb_engine_adapter(engine);
+    char whole[32], part[32];
     int64_t trained = 0, all = 0;
+    struct ebb_str targets = {0};
     ebb_engine_parameters(engine, &trained, &all);
-    ebb_log(setup->ctx, EBB_LOG_INFO, "plan",
-            "plan: %s of device memory, %s of host memory; %s; %.4g of %.4g million parameters "
-            "trained",
+    ebb_log(setup->ctx, EBB_LOG_INFO, "model", "model: %s (%s, %lld layers, %s parameters, %s)",
+            setup->base_name, setup->model->family->name, (long long)setup->model->layers,
+            ebb_text_count(all, whole, sizeof whole), ebb_dtype_name(setup->request.storage));
+    ebb_text_count(trained, part, sizeof part);
+    if (adapter == NULL) {
+        ebb_log(setup->ctx, EBB_LOG_INFO, "model", "method: every weight is trained");
+        return EBB_OK;
+    }
+    enum ebb_status status = EBB_OK;
+    for (int i = 0; status == EBB_OK && i < adapter->target_count; i++)
+        status = ebb_str_addf(setup->ctx, &targets, "%s%s", i ? ", " : "", adapter->targets[i]);
+    if (status == EBB_OK)
+        ebb_log(setup->ctx, EBB_LOG_INFO, "model",
+                "method: LoRA of rank %lld on %s: %s parameters trained (%.3g %%)",
+                (long long)adapter->rank, targets.data ? targets.data : "nothing", part,
+                100 * (double)trained / (double)all);
+    ebb_str_free(setup->ctx, &targets);
+    return status;
+}
+
+static void say_plan(const struct ebb_setup *setup, const struct ebb_plan *plan)
+{
+    char device[32], budget[32], host[32], out[32], in[32], moves[128] = "";
+    ebb_text_bytes(setup->request.device_budget, budget, sizeof budget);
+    if (plan->bytes_out > 0 || plan->bytes_in > 0)
+        snprintf(moves, sizeof moves, "; %s out and %s back in each micro-batch, %s of host memory",
+                 ebb_text_bytes(plan->bytes_out, out, sizeof out),
+                 ebb_text_bytes(plan->bytes_in, in, sizeof in),
+                 ebb_text_bytes(plan->host_bytes, host, sizeof host));
+    ebb_log(setup->ctx, EBB_LOG_INFO, "plan", "plan: %s of device memory (%s%s): %s%s",
             ebb_text_bytes(plan->device_bytes, device, sizeof device),
-            ebb_text_bytes(plan->host_bytes, host, sizeof host), plan->what, (double)trained / 1e6,
-            (double)all / 1e6);
+            setup->request.device_budget > 0 ? "memory_budget " : "no memory_budget",
+            setup->request.device_budget > 0 ? budget : "", plan->what, moves);
+}
+
+static void say_training(const struct ebb_setup *setup)
+{
+    const struct ebb_config *config = setup->config;
+    bool lora = setup->new_adapter || setup->adapter_dir, given = !isnan(config->learning_rate);
+    char rate[EBB_TEXT_DOUBLE];
+    ebb_text_from_double(learning_rate(setup), rate);
+    ebb_log(setup->ctx, EBB_LOG_INFO, "train", "training: %s, %s schedule, learning_rate: %s%s",
+            config->optim == EBB_OPTIM_KEY_SGD ? "sgd" : "adamw",
+            ebb_schedule_name((enum ebb_schedule)config->lr_scheduler_type),
+            given  ? rate
+            : lora ? "2e-4"
+                   : "2e-5",
+            given  ? ""
+            : lora ? " (default for LoRA)"
+                   : " (default for training every weight)");
+}
+
+static enum ebb_status announce(const struct ebb_setup *setup, const struct ebb_engine *engine)
+{
+    EBB_TRY(say_model(setup, engine));
+    say_plan(setup, ebb_engine_plan(engine));
+    say_training(setup);
+    return EBB_OK;
 }
 
 /* From the plan on; the engine is freed by the caller. */
@@ -277,10 +348,11 @@ static enum ebb_status train(struct ebb_setup *setup, const struct ebb_recipe_en
 {
     struct ebb_trainer_request request = {.engine = engine, .resume = resume};
     EBB_TRY(ebb_fit_check(setup, engine));
-    announce(setup, engine);
+    EBB_TRY(announce(setup, engine));
     EBB_TRY(ebb_setup_poll(setup->ctx, env));
-    EBB_TRY(prepare_output(setup, resume));
+    EBB_TRY(prepare_output(setup));
     EBB_TRY(ebb_engine_open(engine));
+    if (resume == NULL && setup->config->overwrite_output_dir) EBB_TRY(clear_output(setup));
     fill_request(setup, env, &request);
     json_t *run = describe_run(setup);
     if (run == NULL) return ebb_error_status(setup->ctx);

@@ -10,6 +10,9 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "model/init.h"
+#include "model/safetensors.h"
+#include "train/engine_int.h"
 #include "train/metrics.h"
 
 #define PREFIX        "checkpoint-"
@@ -104,6 +107,20 @@ static enum ebb_status list_steps(struct ebb_ctx *ctx, const char *output_dir, i
     if (!found) return EBB_NO_MEMORY;
     qsort(found, (size_t)*count, sizeof *found, by_step);
     *steps = found;
+    return EBB_OK;
+}
+
+enum ebb_status ebb_checkpoint_warn_newer(struct ebb_ctx *ctx, const char *output_dir, int64_t step)
+{
+    int64_t *steps, count;
+    EBB_TRY(list_steps(ctx, output_dir, &steps, &count));
+    if (count > 0 && steps[count - 1] > step)
+        ebb_log(ctx, EBB_LOG_WARNING, "resume",
+                "'%s' holds checkpoints after step %" PRId64 ", up to step %" PRId64
+                ": each stays until this run comes to the same step; 'resume_from_checkpoint: "
+                "true' would take the last of them",
+                output_dir, step, steps[count - 1]);
+    ebb_mem_free(ctx, steps);
     return EBB_OK;
 }
 
@@ -361,10 +378,16 @@ enum ebb_status ebb_checkpoint_verify(struct ebb_ctx *ctx, const char *dir)
 
 /* ---- saving ---------------------------------------------------------------------------------- */
 
-static enum ebb_status save_for_others(const struct ebb_trainer_request *request, const char *dir)
+/* An adapter has the tokenizer beside it, as TRL saves it: templates and special tokens are part of
+ * what was trained. */
+static enum ebb_status save_for_others(struct ebb_ctx *ctx,
+                                       const struct ebb_trainer_request *request, const char *dir)
 {
-    if (request->save_adapter) return ebb_engine_save_adapter(request->engine, dir);
-    return ebb_engine_save_model(request->engine, dir, request->save_dtype);
+    bool found;
+    if (!request->save_adapter)
+        return ebb_engine_save_model(request->engine, dir, request->save_dtype);
+    EBB_TRY(ebb_engine_save_adapter(request->engine, dir));
+    return ebb_model_copy_tokenizer_files(ctx, request->engine->request.model_dir, dir, &found);
 }
 
 static enum ebb_status save_exact(struct ebb_ctx *ctx, const struct ebb_trainer_request *request,
@@ -405,28 +428,11 @@ static enum ebb_status fill_checkpoint(struct ebb_ctx *ctx,
 {
     EBB_TRY(ebb_dir_remove(ctx, dir));
     EBB_TRY(ebb_dir_create(ctx, dir));
-    EBB_TRY(save_for_others(request, dir));
+    EBB_TRY(save_for_others(ctx, request, dir));
     EBB_TRY(save_exact(ctx, request, dir));
     EBB_TRY(copy_metrics(ctx, request->output_dir, dir));
     EBB_TRY(save_state(ctx, request, dir, state, identity));
     return write_manifest(ctx, dir, state->step);
-}
-
-/* Renames a checkpoint of the same step away, if there is one. */
-static enum ebb_status make_way(struct ebb_ctx *ctx, const char *path, const char *old)
-{
-    if (!ebb_dir_exists(path)) return EBB_OK;
-    EBB_TRY(ebb_dir_remove(ctx, old));
-    return ebb_dir_commit(ctx, path, old);
-}
-
-/* After a failure: the old one is back where it was, and nothing else is left. The first failure's
- * text stays. */
-static void undo_save(struct ebb_ctx *ctx, const char *path, const char *temp, const char *old)
-{
-    if (!ebb_dir_exists(path) && ebb_dir_exists(old)) (void)rename(old, path);
-    (void)ebb_dir_remove(ctx, old);
-    (void)ebb_dir_remove(ctx, temp);
 }
 
 enum ebb_status ebb_checkpoint_save(struct ebb_ctx *ctx, const struct ebb_trainer_request *request,
@@ -435,16 +441,12 @@ enum ebb_status ebb_checkpoint_save(struct ebb_ctx *ctx, const struct ebb_traine
     const char *out = request->output_dir;
     char *path = ebb_checkpoint_path(ctx, out, state->step);
     char *temp = ebb_mem_format(ctx, "%s/." PREFIX "%" PRId64 ".tmp", out, state->step);
-    char *old = ebb_mem_format(ctx, "%s/." PREFIX "%" PRId64 ".old.tmp", out, state->step);
-    enum ebb_status status = path && temp && old ? EBB_OK : EBB_NO_MEMORY;
+    enum ebb_status status = path && temp ? EBB_OK : EBB_NO_MEMORY;
     if (status == EBB_OK) {
         status = fill_checkpoint(ctx, request, temp, state, identity);
-        if (status == EBB_OK) status = make_way(ctx, path, old);
-        if (status == EBB_OK) status = ebb_dir_commit(ctx, temp, path);
-        if (status == EBB_OK) status = ebb_dir_remove(ctx, old);
-        if (status != EBB_OK) undo_save(ctx, path, temp, old);
+        if (status == EBB_OK) status = ebb_dir_replace(ctx, temp, path);
+        if (status != EBB_OK) (void)ebb_dir_remove(ctx, temp);
     }
-    ebb_mem_free(ctx, old);
     ebb_mem_free(ctx, temp);
     ebb_mem_free(ctx, path);
     return status;
@@ -455,9 +457,12 @@ static enum ebb_status move_files(struct ebb_ctx *ctx, const char *from, const c
     char **names;
     size_t count;
     EBB_TRY(ebb_dir_list(ctx, from, &names, &count));
+    int64_t shards = -1; /* no weights of a whole model among the files */
     enum ebb_status status = EBB_OK;
     for (size_t i = 0; i < count && status == EBB_OK; i++) {
         char *a = ebb_path_join(ctx, from, names[i]), *b = ebb_path_join(ctx, to, names[i]);
+        int64_t of = ebb_safetensors_shards(names[i]);
+        if (of >= 0) shards = of;
         if (!a || !b)
             status = EBB_NO_MEMORY;
         else if (rename(a, b) != 0)
@@ -466,6 +471,7 @@ static enum ebb_status move_files(struct ebb_ctx *ctx, const char *from, const c
         ebb_mem_free(ctx, b);
     }
     ebb_dir_list_free(ctx, names, count);
+    if (status == EBB_OK && shards >= 0) status = ebb_safetensors_remove_others(ctx, to, shards);
     return status;
 }
 
@@ -475,7 +481,7 @@ enum ebb_status ebb_result_save(struct ebb_ctx *ctx, const struct ebb_trainer_re
     if (!temp) return EBB_NO_MEMORY;
     enum ebb_status status = ebb_dir_remove(ctx, temp);
     if (status == EBB_OK) status = ebb_dir_create(ctx, temp);
-    if (status == EBB_OK) status = save_for_others(request, temp);
+    if (status == EBB_OK) status = save_for_others(ctx, request, temp);
     if (status == EBB_OK) status = move_files(ctx, temp, request->output_dir);
     enum ebb_status removed = ebb_dir_remove(ctx, temp);
     ebb_mem_free(ctx, temp);

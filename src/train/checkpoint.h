@@ -1,16 +1,17 @@
 /* Checkpoints: a folder that holds everything a run needs to go on, whole or not at all.
  *
  * OUT/checkpoint-STEP holds
- *   the adapter (adapter_config.json, adapter_model.safetensors) or the whole model: what others
- * load training_state.safetensors   exact parameters and optimizer state (ebb_engine_save_state)
- *   trainer_state.json           place in the data, counters, best metric, numerics, identity of
- * the run metrics.jsonl                the records up to this step manifest.json size and XXH3-64
- * of each of the others It is made as OUT/.checkpoint-STEP.tmp, the manifest last, and renamed when
- * all of it is on disk. What a killed run leaves under such a name is removed by the next.
+ *   adapter_config.json, adapter_model.safetensors, or the whole model: what others load
+ *   training_state.safetensors   exact parameters and optimizer state (ebb_engine_save_state)
+ *   trainer_state.json           place in the data, counters, best metric, numerics, identity
+ *   metrics.jsonl                the records up to this step
+ *   manifest.json                size and XXH3-64 of each of the others
+ * It is made as OUT/.checkpoint-STEP.tmp, the manifest last, and renamed when all of it is on disk.
+ * What a killed run leaves under such a name is removed by the next.
  *
  * An *identity* is an object of texts that say what a run is: model, method, data, options. Some
- * must be the same for a resume, others may change with a warning. SPDX-License-Identifier:
- * Apache-2.0 */
+ * must be the same for a resume, others may change with a warning.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef EBB_CHECKPOINT_H
 #define EBB_CHECKPOINT_H
 
@@ -71,6 +72,10 @@ enum ebb_status ebb_checkpoint_load(struct ebb_ctx *ctx, const struct ebb_traine
 enum ebb_status ebb_checkpoint_load_weights(struct ebb_ctx *ctx,
                                             const struct ebb_trainer_request *request,
                                             const char *dir);
+/* One warning if the folder holds checkpoints of later steps than `step`, from which the run now
+ * departs: they belong to its earlier course. */
+enum ebb_status ebb_checkpoint_warn_newer(struct ebb_ctx *ctx, const char *output_dir,
+                                          int64_t step);
 /* Removes the oldest checkpoints above `limit` (0: none), but never those of the two steps. */
 enum ebb_status ebb_checkpoint_rotate(struct ebb_ctx *ctx, const char *output_dir, int64_t limit,
                                       int64_t keep_step, int64_t keep_best);

@@ -1,5 +1,6 @@
 /* Identity: texts that say what a run is, so that a checkpoint of another run is refused with the
- * reason. SPDX-License-Identifier: Apache-2.0 */
+ * reason.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -84,11 +85,31 @@ static void describe_method(const struct ebb_engine *engine, char *out, size_t r
         snprintf(out, room, "every weight");
         return;
     }
-    int used = snprintf(out, room, "LoRA of rank %" PRId64 ", alpha %.17g, dropout %.17g%s, on",
-                        adapter->rank, adapter->alpha, adapter->dropout,
+    char alpha[EBB_TEXT_DOUBLE], dropout[EBB_TEXT_DOUBLE];
+    int used = snprintf(out, room, "LoRA of rank %" PRId64 ", alpha %s, dropout %s%s, on",
+                        adapter->rank, ebb_text_from_double(adapter->alpha, alpha),
+                        ebb_text_from_double(adapter->dropout, dropout),
                         adapter->rslora ? ", rsLoRA" : "");
     for (int i = 0; i < adapter->target_count && used > 0 && (size_t)used < room; i++)
         used += snprintf(out + used, room - (size_t)used, " %s", adapter->targets[i]);
+}
+
+/* What of a config.json changes numbers and shows in no weight. */
+static uint64_t hash_config(const struct ebb_model_config *c)
+{
+    const struct ebb_rope *rope = &c->rope;
+    const double numbers[] = {c->norm_eps,
+                              rope->kind,
+                              rope->theta,
+                              rope->factor,
+                              rope->low_freq_factor,
+                              rope->high_freq_factor,
+                              rope->original_max_positions,
+                              rope->beta_fast,
+                              rope->beta_slow,
+                              rope->attention_factor,
+                              rope->truncate};
+    return mix(mix(0, numbers, sizeof numbers), c->window, (size_t)c->layers * sizeof *c->window);
 }
 
 static void describe_model(const struct ebb_model_config *c, char *out, size_t room)
@@ -97,29 +118,38 @@ static void describe_model(const struct ebb_model_config *c, char *out, size_t r
         json_string_value(json_array_get(json_object_get(c->json, "architectures"), 0));
     snprintf(out, room,
              "%s of %" PRId64 " layers, width %" PRId64 ", %" PRId64 " heads of %" PRId64
-             " (%" PRId64 " for keys), MLP %" PRId64 ", vocabulary %" PRId64 "%s",
+             " (%" PRId64 " for keys), MLP %" PRId64 ", vocabulary %" PRId64
+             "%s, positions, windows and norms %016" PRIx64,
              name ? name : "model", c->layers, c->width, c->heads, c->head_dim, c->kv_heads, c->ffn,
-             c->vocab, c->tied ? ", tied head" : "");
+             c->vocab, c->tied ? ", tied head" : "", hash_config(c));
 }
 
 static void describe_schedule(const struct ebb_schedule_keys *keys, int64_t total, char *out,
                               size_t room)
 {
+    char rate[EBB_TEXT_DOUBLE], warmup[EBB_TEXT_DOUBLE], decay[EBB_TEXT_DOUBLE];
     snprintf(out, room,
-             "%s at %.17g over %" PRId64 " steps, warm-up %" PRId64 " steps or %.17g, decay %.17g",
-             ebb_schedule_name(keys->schedule), keys->learning_rate, total, keys->warmup_steps,
-             keys->warmup_ratio, keys->decay_ratio);
+             "%s at %s over %" PRId64 " steps, warmup_steps %" PRId64
+             ", warmup_ratio %s, decay_ratio %s",
+             ebb_schedule_name(keys->schedule), ebb_text_from_double(keys->learning_rate, rate),
+             total, keys->warmup_steps, ebb_text_from_double(keys->warmup_ratio, warmup),
+             ebb_text_from_double(keys->decay_ratio, decay));
 }
 
 static void describe_optimizer(const struct ebb_engine_request *request, char *out, size_t room)
 {
     const struct ebb_optimizer_keys *keys = &request->optimizer;
-    int used = keys->sgd ? snprintf(out, room, "momentum %.17g", keys->momentum)
-                         : snprintf(out, room, "betas %.17g %.17g, epsilon %.17g", keys->beta1,
-                                    keys->beta2, keys->eps);
+    char a[EBB_TEXT_DOUBLE], b[EBB_TEXT_DOUBLE], c[EBB_TEXT_DOUBLE];
+    int used =
+        keys->sgd
+            ? snprintf(out, room, "momentum %s", ebb_text_from_double(keys->momentum, a))
+            : snprintf(out, room, "betas %s and %s, epsilon %s",
+                       ebb_text_from_double(keys->beta1, a), ebb_text_from_double(keys->beta2, b),
+                       ebb_text_from_double(keys->eps, c));
     if (used > 0 && (size_t)used < room)
-        snprintf(out + used, room - (size_t)used, ", weight decay %.17g, max_grad_norm %.17g",
-                 keys->weight_decay, request->max_grad_norm);
+        snprintf(out + used, room - (size_t)used, ", weight_decay %s, max_grad_norm %s",
+                 ebb_text_from_double(keys->weight_decay, a),
+                 ebb_text_from_double(request->max_grad_norm, b));
 }
 
 static void describe_data(const struct ebb_loader_facts *facts, uint64_t hash, char *out,

@@ -2,7 +2,8 @@
  * and how it ended.
  *
  * A line is in the file whole or not at all, as soon as its step is done. Numbers that are not
- * finite are null. SPDX-License-Identifier: Apache-2.0 */
+ * finite are null.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef EBB_METRICS_H
 #define EBB_METRICS_H
 

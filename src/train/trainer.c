@@ -102,6 +102,7 @@ static enum ebb_status resume(struct trainer *t)
     if (!own) return EBB_NO_MEMORY;
     if (ebb_dir_exists(own)) t->saved_step = t->state.step;
     ebb_mem_free(t->ctx, own);
+    EBB_TRY(ebb_checkpoint_warn_newer(t->ctx, r->output_dir, t->state.step));
     ebb_log(t->ctx, EBB_LOG_INFO, "resume", "going on from '%s' after step %" PRId64 " of %" PRId64,
             r->resume, t->state.step, t->total);
     return EBB_OK;

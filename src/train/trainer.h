@@ -1,7 +1,8 @@
 /* The training loop: batches, steps, evaluation, metrics, checkpoints, resume, interruption.
  *
  * A recipe fills the request; the loop knows nothing of configuration files. Everything in a
- * request is borrowed. SPDX-License-Identifier: Apache-2.0 */
+ * request is borrowed.
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef EBB_TRAINER_H
 #define EBB_TRAINER_H
 

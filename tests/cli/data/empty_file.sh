@@ -1,0 +1,4 @@
+. "$SOURCE/tests/cli/kit.sh"
+make_model
+: >data.jsonl
+train

@@ -1,0 +1,69 @@
+# What cases that train share; a case reads it with `. "$SOURCE/tests/cli/kit.sh"`. One thread, so that
+# numbers are the same on every machine.
+# SPDX-License-Identifier: Apache-2.0
+OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive
+export OMP_NUM_THREADS OMP_WAIT_POLICY
+
+# make_model [DIR]: a tiny model with the byte tokenizer.
+make_model() {
+    ebb init tiny-llama "${1:-model}" --tokenizer bytes >/dev/null
+}
+
+# make_data FILE COUNT: so many short records with prompts.
+make_data() {
+    i=0
+    while [ $i -lt "$2" ]; do
+        i=$((i + 1))
+        echo "{\"prompt\": \"what is $i?\", \"completion\": \" it is $i\"}"
+    done >"$1"
+}
+
+# train KEY=VALUE ...: a short run of `ebb sft` on model and data.jsonl into run.
+train() {
+    ebb sft model=model dataset=data.jsonl output_dir=run threads=1 "$@"
+}
+
+# error_of COMMAND ...: runs it and lets only its error through, not what it says on the way.
+error_of() {
+    "$@" 2>said.txt
+    code=$?
+    sed -n '/^ebb: /,$p' said.txt >&2
+    return $code
+}
+
+# write_number N: eight bytes, the lowest first, as a safetensors file begins.
+write_number() {
+    n=$1 count=8
+    while [ $count -gt 0 ]; do
+        # shellcheck disable=SC2059
+        printf "\\$(printf %03o $((n % 256)))"
+        n=$((n / 256)) count=$((count - 1))
+    done
+}
+
+# write_tensors FILE HEADER BYTES: a safetensors file of this header and so many zero bytes.
+write_tensors() {
+    {
+        write_number ${#2}
+        printf %s "$2"
+        head -c "$3" /dev/zero
+    } >"$1"
+}
+
+# nothing_left DIR: names what a failed save left in it, temporary files included.
+nothing_left() {
+    find "$1" -name '*.tmp' -o -name '.checkpoint*' -o -name '.result*'
+}
+
+# sizes: sizes as SIZE, since they change with the plan.
+sizes() {
+    sed 's/[0-9][0-9.]* *[KMGT]*i*B\([^A-Za-z]\|$\)/SIZE\1/g'
+}
+
+# steady: what a run says, without times, speeds, and what depends on the machine's arithmetic.
+steady() {
+    sed -e 's/ in [0-9.]*m*s;/ in TIME;/' -e 's/ in [0-9.]*m*s$/ in TIME/' -e 's/^time .*/time TIME/' \
+        -e 's/  [0-9]* tok\/s  ETA [0-9.]*m*s/  SPEED/' -e 's/[0-9.]* [KM]iB/SIZE/g' \
+        -e 's/loss [0-9.]*/loss N/g' -e 's/grad norm [0-9.]*/grad norm N/' -e 's/accuracy [0-9.]*/accuracy N/' \
+        -e 's/perplexity [0-9.]*/perplexity N/'
+}

@@ -1,0 +1,3 @@
+mkdir model
+sed "s/\"type\": \"BPE\"/\"type\": \"Unigram\"/" "$SOURCE/tests/golden/tokenizer_small/tokenizer.json" >model/tokenizer.json
+ebb tokenize model

@@ -1,0 +1,1 @@
+echo a | ebb tokenize "$SOURCE/tests/golden/tokenizer_small" >/dev/full

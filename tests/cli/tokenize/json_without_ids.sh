@@ -1,0 +1,1 @@
+echo "{\"id\": [1]}" | ebb tokenize "$SOURCE/tests/golden/tokenizer_small" --decode --json
