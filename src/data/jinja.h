@@ -11,7 +11,9 @@
  *
  * Deviations: integers have 64 bits (beyond: an error). What prints as a memory address in Python
  * (generators, functions) is an error. Case and printability of characters follow utf8proc's
- * version of Unicode.
+ * version of Unicode. Scopes are found when a name is read, not beforehand: a variable that the
+ * caller gives is seen in an inner block even where the block around it assigns the name later on
+ * (Jinja has it undefined there). What Jinja folds when it compiles fails only when it is reached.
  *
  * A template cannot hang or fill memory: nesting, steps, memory and output have limits, each an
  * error naming template, line and limit. Compiled templates do not change: any number of threads
@@ -64,6 +66,7 @@ struct ebb_jinja_options {
     /* What strftime_now sees: seconds since 1970, shown in the machine's time zone; 0: the clock. A
      * data set that shall be the same tomorrow sets it. */
     int64_t now;
+    const char *subject; /* what is rendered ("data.jsonl:7: record 7"), before messages; or NULL */
 };
 
 /* Adds the rendering to *out. `variables` is an object or NULL; its strings are borrowed during the

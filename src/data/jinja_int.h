@@ -23,18 +23,26 @@ struct ebb_jin_block;
 /* Where messages say they are, and the arena. */
 struct ebb_jin_base {
     struct ebb_ctx *ctx;
-    const char *name; /* of the template */
+    const char *subject; /* before messages; or NULL */
+    const char *name;    /* of the template */
     int line;
     struct ebb_jin_block *blocks; /* the newest first */
     int64_t bytes, bytes_limit;
+    enum ebb_status failure; /* of the last allocation that failed */
 };
+
+/* What a caller of a failed ebb_jin_alloc returns: never EBB_OK. */
+static inline enum ebb_status ebb_jin_failed(const struct ebb_jin_base *base)
+{
+    return base->failure != EBB_OK ? base->failure : EBB_FAILED;
+}
 
 /* Records "name:line: text" as EBB_BAD_FILE; the second form takes the status. */
 enum ebb_status ebb_jin_fail(struct ebb_jin_base *base, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 enum ebb_status ebb_jin_refuse(struct ebb_jin_base *base, const char *format, ...)
     __attribute__((format(printf, 2, 3))); /* EBB_UNSUPPORTED */
-/* NULL after recording a failure. Zeroed where `zero`; aligned for pointers. */
+/* NULL after recording a failure; aligned to 16 bytes, not always zero. */
 void *ebb_jin_alloc(struct ebb_jin_base *base, size_t bytes);
 /* Grows `old` (NULL for none) to new_bytes, in place where it is the newest. */
 void *ebb_jin_grow(struct ebb_jin_base *base, void *old, size_t old_bytes, size_t new_bytes);
@@ -151,42 +159,42 @@ struct ebb_jin_args {
 /* ---- tokens ---- */
 
 enum ebb_jin_token_type {
-    EBB_TOK_EOF,
-    EBB_TOK_DATA,
-    EBB_TOK_VARIABLE_BEGIN,
-    EBB_TOK_VARIABLE_END,
-    EBB_TOK_BLOCK_BEGIN,
-    EBB_TOK_BLOCK_END,
-    EBB_TOK_NAME,
-    EBB_TOK_STRING,
-    EBB_TOK_INTEGER,
-    EBB_TOK_FLOAT,
-    EBB_TOK_ADD,
-    EBB_TOK_SUB,
-    EBB_TOK_DIV,
-    EBB_TOK_FLOORDIV,
-    EBB_TOK_MUL,
-    EBB_TOK_MOD,
-    EBB_TOK_POW,
-    EBB_TOK_TILDE,
-    EBB_TOK_LBRACKET,
-    EBB_TOK_RBRACKET,
-    EBB_TOK_LPAREN,
-    EBB_TOK_RPAREN,
-    EBB_TOK_LBRACE,
-    EBB_TOK_RBRACE,
-    EBB_TOK_EQ,
-    EBB_TOK_NE,
-    EBB_TOK_GT,
-    EBB_TOK_GTEQ,
-    EBB_TOK_LT,
-    EBB_TOK_LTEQ,
-    EBB_TOK_ASSIGN,
-    EBB_TOK_DOT,
-    EBB_TOK_COLON,
-    EBB_TOK_PIPE,
-    EBB_TOK_COMMA,
-    EBB_TOK_SEMICOLON
+    EBB_JIN_TOK_EOF,
+    EBB_JIN_TOK_DATA,
+    EBB_JIN_TOK_VARIABLE_BEGIN,
+    EBB_JIN_TOK_VARIABLE_END,
+    EBB_JIN_TOK_BLOCK_BEGIN,
+    EBB_JIN_TOK_BLOCK_END,
+    EBB_JIN_TOK_NAME,
+    EBB_JIN_TOK_STRING,
+    EBB_JIN_TOK_INTEGER,
+    EBB_JIN_TOK_FLOAT,
+    EBB_JIN_TOK_ADD,
+    EBB_JIN_TOK_SUB,
+    EBB_JIN_TOK_DIV,
+    EBB_JIN_TOK_FLOORDIV,
+    EBB_JIN_TOK_MUL,
+    EBB_JIN_TOK_MOD,
+    EBB_JIN_TOK_POW,
+    EBB_JIN_TOK_TILDE,
+    EBB_JIN_TOK_LBRACKET,
+    EBB_JIN_TOK_RBRACKET,
+    EBB_JIN_TOK_LPAREN,
+    EBB_JIN_TOK_RPAREN,
+    EBB_JIN_TOK_LBRACE,
+    EBB_JIN_TOK_RBRACE,
+    EBB_JIN_TOK_EQ,
+    EBB_JIN_TOK_NE,
+    EBB_JIN_TOK_GT,
+    EBB_JIN_TOK_GTEQ,
+    EBB_JIN_TOK_LT,
+    EBB_JIN_TOK_LTEQ,
+    EBB_JIN_TOK_ASSIGN,
+    EBB_JIN_TOK_DOT,
+    EBB_JIN_TOK_COLON,
+    EBB_JIN_TOK_PIPE,
+    EBB_JIN_TOK_COMMA,
+    EBB_JIN_TOK_SEMICOLON
 };
 
 struct ebb_jin_token {
@@ -211,23 +219,23 @@ const char *ebb_jin_token_text(enum ebb_jin_token_type type); /* for messages */
 
 enum ebb_jin_kind {
     /* statements */
-    EBB_NODE_BODY,   /* items */
-    EBB_NODE_TEXT,   /* value */
-    EBB_NODE_OUTPUT, /* items, printed */
-    EBB_NODE_FOR,    /* a target, b iterable, c test or NULL, body, other */
-    EBB_NODE_IF,     /* a test, body, other */
-    EBB_NODE_SET,    /* a target, b value */
-    EBB_NODE_SET_BLOCK, /* a target, b filter chain or NULL, body */
-    EBB_NODE_MACRO,     /* name; items parameters, defaults; body; flags */
-    EBB_NODE_CALL_BLOCK, /* a the call, b the macro */
+    EBB_NODE_BODY,         /* items */
+    EBB_NODE_TEXT,         /* value */
+    EBB_NODE_OUTPUT,       /* items, printed */
+    EBB_NODE_FOR,          /* a target, b iterable, c test or NULL, body, other */
+    EBB_NODE_IF,           /* a test, body, other */
+    EBB_NODE_SET,          /* a target, b value */
+    EBB_NODE_SET_BLOCK,    /* a target, b filter chain or NULL, body */
+    EBB_NODE_MACRO,        /* name; items parameters, defaults; body; flags */
+    EBB_NODE_CALL_BLOCK,   /* a the call, b the macro */
     EBB_NODE_FILTER_BLOCK, /* b filter chain, body */
     EBB_NODE_WITH,         /* items targets, defaults their values, body */
     EBB_NODE_GENERATION,   /* body */
     EBB_NODE_BREAK,
     EBB_NODE_CONTINUE,
     /* expressions */
-    EBB_NODE_CONST, /* value */
-    EBB_NODE_NAME,  /* name */
+    EBB_NODE_CONST,         /* value */
+    EBB_NODE_NAME,          /* name */
     EBB_NODE_NAMESPACE_REF, /* name, value the attribute; a target */
     EBB_NODE_LIST,          /* items */
     EBB_NODE_TUPLE,         /* items */
@@ -241,15 +249,15 @@ enum ebb_jin_kind {
     EBB_NODE_NOT,           /* a */
     EBB_NODE_AND,           /* a, b */
     EBB_NODE_OR,
-    EBB_NODE_BINARY, /* a, b, op a token */
-    EBB_NODE_UNARY,  /* a, op */
-    EBB_NODE_CONCAT, /* items */
-    EBB_NODE_COMPARE, /* a; items operands, ops */
+    EBB_NODE_BINARY,   /* a, b, op a token */
+    EBB_NODE_UNARY,    /* a, op */
+    EBB_NODE_CONCAT,   /* items */
+    EBB_NODE_COMPARE,  /* a; items operands, ops */
     EBB_NODE_CONDITION /* a test, b value, c other or NULL */
 };
 
 /* Comparison operators beside those that are tokens. */
-enum { EBB_OP_IN = 100, EBB_OP_NOT_IN = 101 };
+enum { EBB_JIN_OP_IN = 100, EBB_JIN_OP_NOT_IN = 101 };
 
 struct ebb_jin_keyword {
     struct ebb_jin_value name;
@@ -307,6 +315,7 @@ struct ebb_jin_run {
     const struct ebb_jinja_options *options;
     struct ebb_jinja_limits limits;
     int64_t depth, steps;
+    int64_t macros; /* defined so far */
     struct ebb_jin_scope root;
     struct ebb_jin_value *globals; /* [names] by number: variables given, then global functions */
     struct ebb_jin_buf *out;       /* where text goes now */
@@ -343,25 +352,25 @@ struct ebb_jin_entry_fn {
 
 static inline struct ebb_jin_value ebb_jin_bool(bool truth)
 {
-    struct ebb_jin_value value = {EBB_JIN_BOOL, 0, {0}};
+    struct ebb_jin_value value = {EBB_JIN_BOOL, 0, {false}};
     value.as.truth = truth;
     return value;
 }
 static inline struct ebb_jin_value ebb_jin_int(int64_t integer)
 {
-    struct ebb_jin_value value = {EBB_JIN_INT, 0, {0}};
+    struct ebb_jin_value value = {EBB_JIN_INT, 0, {false}};
     value.as.integer = integer;
     return value;
 }
 static inline struct ebb_jin_value ebb_jin_float(double number)
 {
-    struct ebb_jin_value value = {EBB_JIN_FLOAT, 0, {0}};
+    struct ebb_jin_value value = {EBB_JIN_FLOAT, 0, {false}};
     value.as.number = number;
     return value;
 }
 static inline struct ebb_jin_value ebb_jin_none(void)
 {
-    struct ebb_jin_value value = {EBB_JIN_NONE, 0, {0}};
+    struct ebb_jin_value value = {EBB_JIN_NONE, 0, {false}};
     return value;
 }
 /* BOOL counts as a number. */
@@ -527,7 +536,7 @@ int32_t ebb_jin_point(const char *data, size_t bytes, size_t at, size_t *length)
 size_t ebb_jin_put_point(int32_t point, char out[4]);
 bool ebb_jin_is_space(int32_t point);
 bool ebb_jin_is_printable(int32_t point);
-bool ebb_jin_is_word(int32_t point);  /* of identifiers and \w */
+bool ebb_jin_is_word(int32_t point); /* of identifiers and \w */
 bool ebb_jin_is_alpha(int32_t point);
 bool ebb_jin_is_decimal(int32_t point);
 bool ebb_jin_is_digit(int32_t point);
@@ -538,8 +547,7 @@ bool ebb_jin_is_title(int32_t point);
 enum ebb_jin_case { EBB_CASE_UPPER, EBB_CASE_LOWER, EBB_CASE_TITLE };
 /* Adds the character in another case; `data` is the text around it, for the Greek final sigma. */
 enum ebb_status ebb_jin_add_cased(struct ebb_jin_run *run, struct ebb_jin_buf *buf,
-                                  enum ebb_jin_case way, const char *data, size_t bytes,
-                                  size_t at);
+                                  enum ebb_jin_case way, const char *data, size_t bytes, size_t at);
 /* Length of what is left without Unicode white space on the given sides. */
 size_t ebb_jin_space_prefix(const char *data, size_t bytes);
 size_t ebb_jin_space_suffix(const char *data, size_t bytes);
@@ -580,9 +588,10 @@ enum ebb_status ebb_jin_bind(struct ebb_jin_run *run, const char *what, const ch
 enum ebb_status ebb_jin_want_int(struct ebb_jin_run *run, const char *what,
                                  struct ebb_jin_value value, int64_t *integer);
 
-extern const struct ebb_jin_entry_fn ebb_jin_str_methods[];
-extern const struct ebb_jin_entry_fn ebb_jin_list_filters[];
-extern const struct ebb_jin_entry_fn ebb_jin_text_filters[];
+/* Tables, each ending with a name of NULL. */
+const struct ebb_jin_entry_fn *ebb_jin_str_methods(void);
+const struct ebb_jin_entry_fn *ebb_jin_text_filters(void);
+const struct ebb_jin_entry_fn *ebb_jin_list_filters(void);
 const struct ebb_jin_entry_fn *ebb_jin_find(const struct ebb_jin_entry_fn *table,
                                             struct ebb_jin_value name);
 

@@ -1,0 +1,452 @@
+/* Loading chat templates and rendering conversations with them.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "data/chat_template.h"
+
+#include <string.h>
+
+#include "base/file.h"
+#include "data/chat_template_int.h"
+
+static const char *const token_names[] = {"bos_token", "eos_token", "unk_token", "sep_token",
+                                          "pad_token", "cls_token", "mask_token"};
+enum { TOKEN_NAMES = sizeof token_names / sizeof token_names[0] };
+
+static enum ebb_status no_memory(struct ebb_ctx *ctx)
+{
+    return EBB_FAIL(ctx, EBB_NO_MEMORY, "no memory for a chat template's data");
+}
+
+/* ---- templates ---- */
+
+static enum ebb_status create(struct ebb_ctx *ctx, const char *name,
+                              struct ebb_chat_template **chat)
+{
+    *chat = (struct ebb_chat_template *)ebb_mem_alloc(ctx, sizeof **chat);
+    if (*chat == NULL) return EBB_NO_MEMORY;
+    (*chat)->name = ebb_mem_strdup(ctx, name);
+    (*chat)->tokens = json_object();
+    (*chat)->specials = json_object();
+    if ((*chat)->name != NULL && (*chat)->tokens != NULL && (*chat)->specials != NULL)
+        return EBB_OK;
+    ebb_chat_template_free(ctx, *chat);
+    *chat = NULL;
+    return no_memory(ctx);
+}
+
+void ebb_chat_template_free(struct ebb_ctx *ctx, struct ebb_chat_template *chat)
+{
+    if (chat == NULL) return;
+    ebb_jinja_free(ctx, chat->plain);
+    ebb_jinja_free(ctx, chat->tool_use);
+    json_decref(chat->tokens);
+    json_decref(chat->specials);
+    ebb_mem_free(ctx, chat->name);
+    ebb_mem_free(ctx, chat);
+}
+
+/* Templates of other names ("rag") are for other uses than conversations. */
+static enum ebb_status add_template(struct ebb_ctx *ctx, struct ebb_chat_template *chat,
+                                    const char *source, const char *name, const char *text,
+                                    size_t bytes)
+{
+    struct ebb_jinja **place = strcmp(name, "default") == 0    ? &chat->plain
+                               : strcmp(name, "tool_use") == 0 ? &chat->tool_use
+                                                               : NULL;
+    if (place == NULL) return EBB_OK;
+    if (*place != NULL)
+        return EBB_FAIL(ctx, EBB_BAD_FILE, "%s: two chat templates named '%s'", source, name);
+    return ebb_jinja_compile(ctx, source, text, bytes, place);
+}
+
+enum ebb_status ebb_chat_template_create(struct ebb_ctx *ctx, const char *name, const char *text,
+                                         size_t bytes, struct ebb_chat_template **chat)
+{
+    EBB_TRY(create(ctx, name, chat));
+    enum ebb_status status = add_template(ctx, *chat, name, "default", text, bytes);
+    if (status != EBB_OK) {
+        ebb_chat_template_free(ctx, *chat);
+        *chat = NULL;
+    }
+    return status;
+}
+
+const struct ebb_jinja *ebb_chat_template_for(const struct ebb_chat_template *chat,
+                                              const struct ebb_chat_options *options)
+{
+    if (options->tools != NULL && !json_is_null(options->tools) && chat->tool_use != NULL)
+        return chat->tool_use;
+    return chat->plain;
+}
+
+/* ---- files ---- */
+
+/* The value of the key chat_template: a text, a list of {name, template}, or {name: template}. */
+static enum ebb_status add_from_json(struct ebb_ctx *ctx, struct ebb_chat_template *chat,
+                                     const char *path, json_t *value)
+{
+    const char *name;
+    json_t *one;
+    size_t i;
+    if (json_is_string(value))
+        return add_template(ctx, chat, path, "default", json_string_value(value),
+                            json_string_length(value));
+    if (json_is_object(value)) {
+        json_object_foreach(value, name, one)
+        {
+            if (!json_is_string(one))
+                return EBB_FAIL(ctx, EBB_BAD_FILE, "%s: chat_template: '%s' is not a string", path,
+                                name);
+            EBB_TRY(add_template(ctx, chat, path, name, json_string_value(one),
+                                 json_string_length(one)));
+        }
+        return EBB_OK;
+    }
+    if (!json_is_array(value))
+        return EBB_FAIL(ctx, EBB_BAD_FILE,
+                        "%s: chat_template is neither a string nor a list of templates", path);
+    json_array_foreach(value, i, one)
+    {
+        const char *text;
+        EBB_TRY(ebb_json_string(ctx, path, one, "name", &name, NULL));
+        EBB_TRY(ebb_json_string(ctx, path, one, "template", &text, NULL));
+        EBB_TRY(add_template(ctx, chat, path, name, text,
+                             json_string_length(json_object_get(one, "template"))));
+    }
+    return EBB_OK;
+}
+
+static enum ebb_status add_from_file(struct ebb_ctx *ctx, struct ebb_chat_template *chat,
+                                     const char *path, const char *name)
+{
+    struct ebb_map map;
+    EBB_TRY(ebb_map_open(ctx, path, &map));
+    enum ebb_status status =
+        add_template(ctx, chat, path, name, map.data != NULL ? (const char *)map.data : "",
+                     map.bytes);
+    ebb_map_close(&map);
+    return status;
+}
+
+/* A file beside others in the directory, or NULL where it is not there; the caller frees. */
+static enum ebb_status path_in(struct ebb_ctx *ctx, const char *dir, const char *name, char **path)
+{
+    *path = ebb_path_join(ctx, dir, name);
+    if (*path == NULL) return EBB_NO_MEMORY;
+    if (ebb_file_exists(*path)) return EBB_OK;
+    ebb_mem_free(ctx, *path);
+    *path = NULL;
+    return EBB_OK;
+}
+
+static enum ebb_status try_jinja(struct ebb_ctx *ctx, struct ebb_chat_template *chat,
+                                 const char *dir, const char *file, const char *name)
+{
+    char *path;
+    EBB_TRY(path_in(ctx, dir, file, &path));
+    if (path == NULL) return EBB_OK;
+    enum ebb_status status = add_from_file(ctx, chat, path, name);
+    ebb_mem_free(ctx, path);
+    return status;
+}
+
+/* A JSON file with templates, tokens or both. */
+static enum ebb_status read_json(struct ebb_ctx *ctx, struct ebb_chat_template *chat,
+                                 const char *path, bool templates, bool tokens);
+
+static enum ebb_status try_json(struct ebb_ctx *ctx, struct ebb_chat_template *chat,
+                                const char *dir, const char *file, bool templates, bool tokens)
+{
+    char *path;
+    EBB_TRY(path_in(ctx, dir, file, &path));
+    if (path == NULL) return EBB_OK;
+    enum ebb_status status = read_json(ctx, chat, path, templates, tokens);
+    ebb_mem_free(ctx, path);
+    return status;
+}
+
+static bool has_template(const struct ebb_chat_template *chat)
+{
+    return chat->plain != NULL || chat->tool_use != NULL;
+}
+
+static enum ebb_status read_dir(struct ebb_ctx *ctx, struct ebb_chat_template *chat,
+                                const char *dir)
+{
+    EBB_TRY(try_jinja(ctx, chat, dir, "chat_template.jinja", "default"));
+    EBB_TRY(try_jinja(ctx, chat, dir, "additional_chat_templates/tool_use.jinja", "tool_use"));
+    EBB_TRY(try_json(ctx, chat, dir, "tokenizer_config.json", !has_template(chat), true));
+    EBB_TRY(try_json(ctx, chat, dir, "special_tokens_map.json", false, true));
+    return try_json(ctx, chat, dir, "chat_template.json", !has_template(chat), false);
+}
+
+enum ebb_status ebb_chat_template_load(struct ebb_ctx *ctx, const char *path,
+                                       struct ebb_chat_template **chat, bool *found)
+{
+    size_t bytes = strlen(path);
+    bool is_json = bytes > 5 && strcmp(path + bytes - 5, ".json") == 0;
+    EBB_TRY(create(ctx, path, chat));
+    enum ebb_status status = ebb_dir_exists(path) ? read_dir(ctx, *chat, path)
+                             : is_json            ? read_json(ctx, *chat, path, true, true)
+                                                  : add_from_file(ctx, *chat, path, "default");
+    bool has = status == EBB_OK && has_template(*chat);
+    if (status == EBB_OK && !has && found == NULL)
+        status = EBB_FAIL(ctx, EBB_BAD_FILE,
+                          "%s: no chat template is here (chat_template.jinja, or chat_template in "
+                          "tokenizer_config.json)",
+                          path);
+    if (found != NULL) *found = has;
+    if (has) return EBB_OK;
+    ebb_chat_template_free(ctx, *chat);
+    *chat = NULL;
+    return status;
+}
+
+/* ---- special tokens ---- */
+
+static enum ebb_status add_special(struct ebb_ctx *ctx, struct ebb_chat_template *chat,
+                                   const char *text, size_t bytes)
+{
+    if (bytes == 0) return EBB_OK;
+    if (json_object_setn_new_nocheck(chat->specials, text, bytes, json_null()) != 0)
+        return no_memory(ctx);
+    return EBB_OK;
+}
+
+/* "<s>" or {"content": "<s>", ...}; NULL for anything else. */
+static const json_t *token_text(const json_t *value)
+{
+    if (json_is_object(value)) value = json_object_get(value, "content");
+    return json_is_string(value) ? value : NULL;
+}
+
+/* Lists of further special tokens, and the table of added ones. */
+static enum ebb_status read_specials(struct ebb_ctx *ctx, struct ebb_chat_template *chat,
+                                     const json_t *config)
+{
+    static const char *const lists[] = {"additional_special_tokens", "extra_special_tokens"};
+    const char *id;
+    json_t *one;
+    size_t i;
+    for (size_t k = 0; k < 2; k++) {
+        json_array_foreach(json_object_get(config, lists[k]), i, one)
+        {
+            const json_t *text = token_text(one);
+            if (text != NULL)
+                EBB_TRY(add_special(ctx, chat, json_string_value(text), json_string_length(text)));
+        }
+    }
+    json_object_foreach(json_object_get(config, "added_tokens_decoder"), id, one)
+    {
+        const json_t *text = token_text(one);
+        if (text != NULL && json_is_true(json_object_get(one, "special")))
+            EBB_TRY(add_special(ctx, chat, json_string_value(text), json_string_length(text)));
+    }
+    return EBB_OK;
+}
+
+static enum ebb_status read_tokens(struct ebb_ctx *ctx, struct ebb_chat_template *chat,
+                                   const json_t *config)
+{
+    for (int i = 0; i < (int)TOKEN_NAMES; i++) {
+        const json_t *value = json_object_get(config, token_names[i]), *text = token_text(value);
+        /* A null says that there is none, whatever a later file says. */
+        if (value == NULL || json_object_get(chat->tokens, token_names[i]) != NULL) continue;
+        if (text != NULL)
+            EBB_TRY(
+                ebb_chat_template_set_token(ctx, chat, token_names[i], json_string_value(text)));
+        else if (json_object_set_new(chat->tokens, token_names[i], json_null()) != 0)
+            return no_memory(ctx);
+    }
+    return read_specials(ctx, chat, config);
+}
+
+static enum ebb_status read_json(struct ebb_ctx *ctx, struct ebb_chat_template *chat,
+                                 const char *path, bool templates, bool tokens)
+{
+    json_t *config;
+    enum ebb_status status = EBB_OK;
+    EBB_TRY(ebb_json_load(ctx, path, &config));
+    json_t *template = json_object_get(config, "chat_template");
+    if (!json_is_object(config))
+        status = EBB_FAIL(ctx, EBB_BAD_FILE, "%s: an object is wanted", path);
+    if (status == EBB_OK && templates && template != NULL && !json_is_null(template))
+        status = add_from_json(ctx, chat, path, template);
+    if (status == EBB_OK && tokens) status = read_tokens(ctx, chat, config);
+    json_decref(config);
+    return status;
+}
+
+enum ebb_status ebb_chat_template_set_token(struct ebb_ctx *ctx, struct ebb_chat_template *chat,
+                                            const char *name, const char *text)
+{
+    if (text == NULL) {
+        json_object_del(chat->tokens, name);
+        return EBB_OK;
+    }
+    if (json_object_set_new(chat->tokens, name, json_string(text)) != 0)
+        return EBB_FAIL(ctx, EBB_BAD_FILE, "%s: %s is not UTF-8", chat->name, name);
+    return add_special(ctx, chat, text, strlen(text));
+}
+
+const char *ebb_chat_template_token(const struct ebb_chat_template *chat, const char *name)
+{
+    return json_string_value(json_object_get(chat->tokens, name));
+}
+
+enum ebb_status ebb_chat_template_use_tokenizer(struct ebb_ctx *ctx, struct ebb_chat_template *chat,
+                                                const struct ebb_tokenizer *tokenizer)
+{
+    for (int64_t id = 0; id < ebb_tokenizer_vocab_size(tokenizer); id++) {
+        size_t bytes;
+        if (!ebb_tokenizer_is_special(tokenizer, (int32_t)id)) continue;
+        const char *text = ebb_tokenizer_text(tokenizer, (int32_t)id, &bytes);
+        if (text != NULL) EBB_TRY(add_special(ctx, chat, text, bytes));
+    }
+    return EBB_OK;
+}
+
+/* ---- rendering ---- */
+
+/* The names under which data has reasoning, the usual one first. */
+static const char *const reasoning_names[] = {"reasoning_content", "thinking", "reasoning"};
+
+/* One message as templates see it. New reference; NULL: no memory. */
+static json_t *show_message(const json_t *message, bool keep_nulls)
+{
+    json_t *shown = json_object(), *reasoning = NULL, *value;
+    const char *key;
+    bool failed = shown == NULL;
+    for (int i = 0; i < 3 && reasoning == NULL; i++) {
+        reasoning = json_object_get(message, reasoning_names[i]);
+        if (json_is_null(reasoning)) reasoning = NULL;
+    }
+    /* First of all keys, which shows where a template walks them. */
+    if (reasoning != NULL) failed |= json_object_set(shown, "thinking", reasoning) != 0;
+    json_t *object = (json_t *)(uintptr_t)message;
+    json_object_foreach(object, key, value)
+    {
+        if (json_is_null(value) && !keep_nulls) continue;
+        failed |= json_object_set_nocheck(shown, key, value) != 0;
+    }
+    if (reasoning != NULL) failed |= json_object_set(shown, "reasoning_content", reasoning) != 0;
+    if (!failed) return shown;
+    json_decref(shown);
+    return NULL;
+}
+
+enum ebb_status ebb_chat_messages(struct ebb_ctx *ctx, const char *where, const json_t *messages,
+                                  const struct ebb_chat_options *options, json_t **shown)
+{
+    *shown = NULL;
+    if (!json_is_array(messages) || json_array_size(messages) == 0)
+        return EBB_FAIL(ctx, EBB_BAD_FILE, "%s: %s", where,
+                        json_is_array(messages) ? "the conversation is empty"
+                                                : "messages is not a list");
+    json_t *made = json_array();
+    for (size_t i = 0; made != NULL && i < json_array_size(messages); i++) {
+        const json_t *message = json_array_get(messages, i);
+        if (!json_is_object(message)) {
+            json_decref(made);
+            return EBB_FAIL(ctx, EBB_BAD_FILE, "%s: message %zu is not an object", where, i + 1);
+        }
+        json_t *one = show_message(message, options->keep_nulls);
+        if (one == NULL || json_array_append_new(made, one) != 0) {
+            json_decref(made);
+            made = NULL;
+        }
+    }
+    if (made == NULL) return no_memory(ctx);
+    *shown = made;
+    return EBB_OK;
+}
+
+static enum ebb_status check_objects(struct ebb_ctx *ctx, const char *where, const char *what,
+                                     const json_t *list)
+{
+    if (list == NULL || json_is_null(list)) return EBB_OK;
+    if (!json_is_array(list))
+        return EBB_FAIL(ctx, EBB_BAD_FILE, "%s: %s is not a list", where, what);
+    for (size_t i = 0; i < json_array_size(list); i++)
+        if (!json_is_object(json_array_get(list, i)))
+            return EBB_FAIL(ctx, EBB_BAD_FILE, "%s: %s: item %zu is not an object", where, what,
+                            i + 1);
+    return EBB_OK;
+}
+
+static bool set_list(json_t *variables, const char *name, const json_t *list)
+{
+    if (list == NULL) return json_object_set_new(variables, name, json_null()) == 0;
+    return json_object_set(variables, name, (json_t *)(uintptr_t)list) == 0;
+}
+
+/* Special tokens, what the caller adds, then what a conversation always has. */
+static enum ebb_status make_variables(struct ebb_ctx *ctx, const struct ebb_chat_template *chat,
+                                      const char *where, json_t *shown,
+                                      const struct ebb_chat_options *options,
+                                      bool generation_prompt, json_t **variables)
+{
+    static const char *const own[] = {"messages", "tools", "documents", "add_generation_prompt"};
+    const char *name;
+    json_t *value, *made = json_object();
+    *variables = NULL;
+    if (made == NULL) return no_memory(ctx);
+    bool good = true;
+    json_object_foreach(chat->tokens, name, value)
+    {
+        if (json_is_string(value)) good &= json_object_set(made, name, value) == 0;
+    }
+    if (options->kwargs != NULL)
+        good &= json_object_update(made, (json_t *)(uintptr_t)options->kwargs) == 0;
+    for (int i = 0; i < 4; i++) {
+        if (json_object_get(options->kwargs, own[i]) == NULL) continue;
+        json_decref(made);
+        return EBB_FAIL(ctx, EBB_BAD_CONFIG, "%s: chat_template_kwargs cannot set '%s'", where,
+                        own[i]);
+    }
+    good &= json_object_set(made, "messages", shown) == 0;
+    good &= set_list(made, "tools", options->tools);
+    good &= set_list(made, "documents", options->documents);
+    good &=
+        json_object_set_new(made, "add_generation_prompt", json_boolean(generation_prompt)) == 0;
+    if (good) {
+        *variables = made;
+        return EBB_OK;
+    }
+    json_decref(made);
+    return no_memory(ctx);
+}
+
+enum ebb_status ebb_chat_render_shown(struct ebb_ctx *ctx, const struct ebb_chat_template *chat,
+                                      const char *where, json_t *shown,
+                                      const struct ebb_chat_options *options,
+                                      bool generation_prompt, struct ebb_str *out,
+                                      struct ebb_jinja_spans *spans)
+{
+    const struct ebb_jinja *jinja = ebb_chat_template_for(chat, options);
+    json_t *variables;
+    if (jinja == NULL)
+        return EBB_FAIL(ctx, EBB_BAD_FILE,
+                        "%s: %s has a chat template for tools only, and there are none", where,
+                        chat->name);
+    EBB_TRY(make_variables(ctx, chat, where, shown, options, generation_prompt, &variables));
+    struct ebb_jinja_options way = options->jinja;
+    way.subject = where;
+    enum ebb_status status = ebb_jinja_render(ctx, jinja, &way, variables, out, spans);
+    json_decref(variables);
+    return status;
+}
+
+enum ebb_status ebb_chat_render(struct ebb_ctx *ctx, const struct ebb_chat_template *chat,
+                                const char *where, const json_t *messages,
+                                const struct ebb_chat_options *options, struct ebb_str *out,
+                                struct ebb_jinja_spans *spans)
+{
+    json_t *shown;
+    EBB_TRY(check_objects(ctx, where, "tools", options->tools));
+    EBB_TRY(check_objects(ctx, where, "documents", options->documents));
+    EBB_TRY(ebb_chat_messages(ctx, where, messages, options, &shown));
+    enum ebb_status status = ebb_chat_render_shown(ctx, chat, where, shown, options,
+                                                   options->add_generation_prompt, out, spans);
+    json_decref(shown);
+    return status;
+}
