@@ -35,24 +35,23 @@ setup() {
     $sudo env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends $missing
 }
 
-# configure_and_build FOLDER TARGET [CMAKE OPTION ...]
-configure_and_build() {
-    folder=$1 target=$2
+# build_in FOLDER TORTURE TARGET ...: configures and builds the targets, optimised.
+build_in() {
+    folder=$1 torture=$2
     shift 2
-    cmake -S . -B "$folder" -G Ninja "$@" >"$folder.log" 2>&1 || { cat "$folder.log"; exit 1; }
-    cmake --build "$folder" --target "$target"
+    cmake -S . -B "$folder" -G Ninja -DCMAKE_BUILD_TYPE=Release -DEBB_TORTURE="$torture" \
+        >"$folder.log" 2>&1 || { cat "$folder.log"; exit 1; }
+    cmake --build "$folder" --target "$@"
 }
 
 build() {
     setup
-    configure_and_build build all -DCMAKE_BUILD_TYPE=Release
+    build_in build OFF "${@:-all}"
 }
 
-# The stress build has its own folder; "$@" are the targets wanted.
+# The stress build has its own folder.
 torture_build() {
-    cmake -S . -B build-torture -G Ninja -DCMAKE_BUILD_TYPE=Release -DEBB_TORTURE=ON >build-torture.log 2>&1 ||
-        { cat build-torture.log; exit 1; }
-    cmake --build build-torture --target "$@"
+    build_in build-torture ON "$@"
 }
 
 stressed='^(device_queue|stash_moves|program_order|program_executor|train_policy)$'
@@ -61,7 +60,7 @@ case "${1:-}" in
 setup) setup ;;
 build) build ;;
 demo)
-    build
+    build ebb demo_data
     exec sh examples/demo.sh build
     ;;
 test)

@@ -19,6 +19,9 @@ done
 OMP_WAIT_POLICY=${OMP_WAIT_POLICY:-passive}
 export OMP_WAIT_POLICY
 start=$(date +%s)
+pid=""
+trap '[ -z "$pid" ] || kill "$pid" 2>/dev/null || true' EXIT
+trap 'exit 130' INT TERM
 rm -rf "$out"
 mkdir -p "$out"
 
@@ -87,13 +90,13 @@ sed -n '1s/^/  /p' "$out/questions.jsonl"
 echo "Some pairs, such as 'red fox', are in no sentence that is trained. All tests below use only those."
 
 title "2. The first task from scratch: every weight is trained"
-ask "$out/model" "$out/questions-ask.txt" "$out/questions-before.txt" 16
+ask "$out/model" "$out/questions-ask.txt" "$out/questions-before.txt" 24
 run "$ebb" sft "$here/demo_scratch.yaml" model_name_or_path="$out/model" dataset_name="$out/questions.jsonl" \
     output_dir="$out/base"
-ask "$out/base" "$out/questions-ask.txt" "$out/questions-after.txt" 16
+ask "$out/base" "$out/questions-ask.txt" "$out/questions-after.txt" 24
 echo "Before: right answers to $(score "$out/questions-want.txt" "$out/questions-before.txt") questions. For example"
 show "$out/questions-ask.txt" "$out/questions-before.txt" 1
-echo "After:  $(score "$out/questions-want.txt" "$out/questions-after.txt"). For example (cut off after 16 bytes)"
+echo "After:  $(score "$out/questions-want.txt" "$out/questions-after.txt"). For example (cut off after 24 bytes)"
 show "$out/questions-ask.txt" "$out/questions-after.txt" 5
 
 title "3. The second task, with LoRA: the same facts as JSON, which the model was never asked for"
@@ -121,13 +124,15 @@ measure() {
     "$ebb" plan "$@" --json >"$out/$name.plan" 2>"$out/$name.log" || { cat "$out/$name.log" >&2; exit 1; }
     print_command "$ebb" sft "$@" max_steps=4
     "$ebb" sft "$@" max_steps=4 >"$out/$name.log" 2>&1 &
-    pid=$! peak=0
+    pid=$!
+    peak=0
     # The process's largest resident set so far, as long as there is one.
     while now=$(awk '$1 == "VmHWM:" { print $2 }' "/proc/$pid/status" 2>/dev/null) && [ -n "$now" ]; do
         peak=$now
         sleep 0.05
     done
     wait "$pid" || { cat "$out/$name.log" >&2; exit 1; }
+    pid=""
     for key in loss grad_norm; do field "$key" <"$out/$name/metrics.jsonl" >"$out/$name.$key"; done
     awk -v plan="$(field device_bytes <"$out/$name.plan")" -v host="$(field host_bytes <"$out/$name.plan")" \
         -v arena="$(tail -n 1 "$out/$name/metrics.jsonl" | field peak_device_bytes)" \
@@ -146,8 +151,9 @@ printf 'nothing offloaded      %s\n' "$(cat "$out/all-kept.row")"
 printf 'checkpointing          %s\n' "$(cat "$out/checkpointing.row")"
 printf 'checkpointing, offload %s\n' "$(cat "$out/offloading.row")"
 cat <<'TEXT'
-plan: what 'ebb plan' said before the run. arena: up to the last byte that the run used. pages: how much of the arena
-the system really gave. host: where activations wait. process: the largest resident set, program and data included.
+plan: what 'ebb plan' said before the run. arena: up to the last byte that the run used. pages: how much of the
+arena the system really gave. host: where activations wait. process: the largest resident set, with program and
+data. On the CPU arena and host are both main memory; on an accelerator only the arena is its own.
 TEXT
 for name in checkpointing offloading; do
     for key in loss grad_norm; do

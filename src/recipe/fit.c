@@ -27,13 +27,15 @@ static int64_t range_end(const struct ebb_plan *plan, const struct ebb_net *net,
     return end;
 }
 
-/* The period of the policies over the layers: 1, 2 or 4 for the plans that Ebb makes by itself;
- * 0: none of these. */
+/* The period of the policies over the layers: 1, 2 or 4 for the plans that Ebb makes by itself,
+ * where the first layer of a period has one setting and the others another; 0: none of these. */
 static int64_t policy_period(const struct ebb_plan *plan, const struct ebb_net *net)
 {
     static const int64_t periods[] = {1, 2, 4};
     for (size_t i = 0; i < sizeof periods / sizeof periods[0]; i++) {
-        bool holds = true;
+        bool holds = periods[i] == 1 || net->layers > periods[i];
+        for (int64_t layer = 2; holds && layer < periods[i]; layer++)
+            holds = same_policies(plan, net, layer, 1);
         for (int64_t layer = periods[i]; holds && layer < net->layers; layer++)
             holds = same_policies(plan, net, layer, layer - periods[i]);
         if (holds) return periods[i];
@@ -58,8 +60,7 @@ static enum ebb_status add_policies(const struct ebb_setup *setup, const struct 
         EBB_TRY(ebb_str_addf(setup->ctx, out, "every layer           "));
         return add_slots(setup, plan, net, 0, out);
     }
-    for (int64_t layer = 0; period > 1 && layer < period && layer < net->layers; layer++) {
-        if (layer > 1 && same_policies(plan, net, layer, 1)) continue;
+    for (int64_t layer = 0; period > 1 && layer < 2; layer++) {
         EBB_TRY(ebb_str_addf(setup->ctx, out,
                              layer == 0 ? "layers 0, %lld, ...      " : "layers between        ",
                              (long long)period));
