@@ -63,7 +63,7 @@ static void assert_consistent(const struct ebb_dataset *set)
     assert_int_equal(set->starts[set->count], set->tokens);
 }
 
-/* ---- formats ---- */
+/* ---- formats --------------------------------------------------------------------------------- */
 
 static void text_is_trained_whole_and_ends_with_one_eos(void **state)
 {
@@ -239,7 +239,7 @@ static void a_post_processors_bos_stands_once(void **state)
     ebb_tokenizer_free(room->ctx, tokenizer);
 }
 
-/* ---- files and splits ---- */
+/* ---- files and splits ------------------------------------------------------------------------ */
 
 static void assert_records(struct room *room, const char *name, const char *split, int64_t count,
                            int64_t first)
@@ -324,7 +324,7 @@ static void many_records_keep_their_order(void **state)
     ebb_str_free(room->ctx, &wanted);
 }
 
-/* ---- errors ---- */
+/* ---- errors ---------------------------------------------------------------------------------- */
 
 static void broken_files_are_told_by_line_and_column(void **state)
 {
@@ -394,7 +394,7 @@ static void a_long_sample_stops_the_run_by_default(void **state)
     room_write(room, "a.jsonl", three_lengths);
     assert_failed(room, load(room, "a.jsonl", (struct ebb_dataset_options){.max_length = 5}, &set),
                   EBB_BAD_CONFIG, "a.jsonl:2: record 2 has 9 tokens, max_length is 5",
-                  "2 records are longer, the longest has 13", "overlong: truncate",
+                  "records above it: 2, the longest has 13", "overlong: truncate",
                   "overlong: drop", NULL);
     assert_ok(room, load(room, "a.jsonl", (struct ebb_dataset_options){.max_length = 13}, &set));
     assert_int_equal(set->count, 3);

@@ -69,15 +69,26 @@ static void deepseek_v3_gets_no_bos_and_a_warning(void **state)
     ebb_tokenizer_free(room->ctx, tokenizer);
 }
 
-static void llama2_is_refused_by_name(void **state)
+static void llama2_ids_equal_hugging_face(void **state)
+{
+    check_real(*state, "llama2");
+}
+
+static void llama2_begins_with_bos(void **state)
 {
     struct room *room = *state;
     struct ebb_tokenizer *tokenizer;
     char path[1024];
     snprintf(path, sizeof path, "%s/tokenizers/llama2", shared);
     if (!ebb_dir_exists(path)) skip();
-    assert_failed(room, ebb_tokenizer_load(room->ctx, path, &tokenizer), EBB_UNSUPPORTED,
-                  "SentencePiece-style BPE with byte fallback", "tokenizer.json", NULL);
+    assert_ok(room, ebb_tokenizer_load(room->ctx, path, &tokenizer));
+    assert_int_equal(ebb_tokenizer_bos(tokenizer), 1);
+    assert_int_equal(ebb_tokenizer_eos(tokenizer), 2);
+    assert_int_equal(ebb_tokenizer_unk(tokenizer), 0);
+    assert_int_equal(ebb_tokenizer_prefix_count(tokenizer, 1), 1);
+    assert_int_equal(ebb_tokenizer_vocab_size(tokenizer), 32000);
+    assert_string_equal(room->warning, "");
+    ebb_tokenizer_free(room->ctx, tokenizer);
 }
 
 static void qwen3_loads_in_bounded_time_and_memory(void **state)
@@ -115,7 +126,8 @@ int main(void)
         ROOM_TEST(deepseek_v3_ids_equal_hugging_face),
         ROOM_TEST(qwen3_special_tokens_come_from_its_config),
         ROOM_TEST(deepseek_v3_gets_no_bos_and_a_warning),
-        ROOM_TEST(llama2_is_refused_by_name),
+        ROOM_TEST(llama2_ids_equal_hugging_face),
+        ROOM_TEST(llama2_begins_with_bos),
         ROOM_TEST(qwen3_loads_in_bounded_time_and_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

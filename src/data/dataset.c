@@ -267,8 +267,8 @@ static enum ebb_status fail_overlong(struct ebb_ctx *ctx, const struct job *job,
     if (name == NULL) return EBB_NO_MEMORY;
     enum ebb_status status =
         EBB_FAIL(ctx, EBB_BAD_CONFIG,
-                 "%s has %" PRId64 " tokens, max_length is %" PRId64 " (%" PRId64
-                 " records are longer, the longest has %" PRId64
+                 "%s has %" PRId64 " tokens, max_length is %" PRId64 " (records above it: %" PRId64
+                 ", the longest has %" PRId64
                  " tokens)\nraise max_length, or set overlong: truncate or overlong: drop",
                  name, facts->first_tokens, job->options->max_length, facts->count, facts->longest);
     ebb_mem_free(ctx, name);

@@ -37,11 +37,9 @@ struct ebb_format_record {
 
 struct ebb_format {
     const char *name;
-    const char
-        *keys; /* a record with all of these is of this format; "" stands for the text field */
+    const char *keys; /* a record with all of these is of this format; "": the text field */
     bool has_prompt;
-    const char
-        *refused; /* a known format that is not offered: what it is, for the message; else NULL */
+    const char *refused; /* a known format that is not offered: what it is; else NULL */
     enum ebb_status (*render)(struct ebb_ctx *ctx, const struct ebb_format_record *record,
                               struct ebb_parts *parts);
 };

@@ -30,6 +30,30 @@ void ebb_ids_free(struct ebb_ctx *ctx, struct ebb_ids *ids)
     *ids = (struct ebb_ids){0};
 }
 
+/* ---- offsets ---- */
+
+static enum ebb_status offsets_add(struct ebb_ctx *ctx, struct ebb_offsets *offsets,
+                                   struct ebb_tok_place place)
+{
+    if (offsets->count == offsets->room) {
+        int64_t room = offsets->room * 2 + 64;
+        struct ebb_offset *grown =
+            ebb_mem_realloc(ctx, offsets->data, (size_t)room * sizeof *grown);
+        if (grown == NULL) return EBB_NO_MEMORY;
+        offsets->data = grown;
+        offsets->room = room;
+    }
+    offsets->data[offsets->count++] =
+        (struct ebb_offset){(int64_t)place.start, (int64_t)place.stop};
+    return EBB_OK;
+}
+
+void ebb_offsets_free(struct ebb_ctx *ctx, struct ebb_offsets *offsets)
+{
+    ebb_mem_free(ctx, offsets->data);
+    *offsets = (struct ebb_offsets){0};
+}
+
 /* ---- look-ups ---- */
 
 int64_t ebb_tokenizer_vocab_size(const struct ebb_tokenizer *tokenizer)
@@ -62,6 +86,23 @@ const char *ebb_tokenizer_text(const struct ebb_tokenizer *tokenizer, int32_t id
     if (id < 0 || id >= tokenizer->size || tokenizer->tokens[id].flags == 0) return NULL;
     *bytes = tokenizer->tokens[id].bytes;
     return tokenizer->texts.data + tokenizer->tokens[id].start;
+}
+
+enum ebb_status ebb_tokenizer_piece(struct ebb_ctx *ctx, const struct ebb_tokenizer *tokenizer,
+                                    int32_t id, struct ebb_str *out)
+{
+    size_t bytes;
+    const char *text = ebb_tok_written(tokenizer, id, &bytes);
+    if (text == NULL) return EBB_OK;
+    unsigned flags = tokenizer->tokens[id].flags;
+    bool raw = !tokenizer->byte_level || (flags & (EBB_TOK_RAW | EBB_TOK_ADDED)) != 0;
+    if (raw) return ebb_str_add(ctx, out, text, bytes);
+    for (size_t i = 0; i < bytes; i++) {
+        char letter[4];
+        size_t length = ebb_tok_write_point(tokenizer->letters[(unsigned char)text[i]], letter);
+        EBB_TRY(ebb_str_add(ctx, out, letter, length));
+    }
+    return EBB_OK;
 }
 
 int32_t ebb_tokenizer_find(const struct ebb_tokenizer *tokenizer, const char *text, size_t bytes)
@@ -99,36 +140,13 @@ int ebb_tokenizer_suffix_count(const struct ebb_tokenizer *tokenizer, int32_t id
 
 /* ---- the encoder ---- */
 
-enum {
-    MATCH_LIMIT = 10000000, /* steps of one match: a pattern from a file may be hostile */
-    MATCH_HEAP_KIB = 64 * 1024,
-    JIT_STACK_MIN = 32 * 1024,
-    JIT_STACK_MAX = 4 * 1024 * 1024,
-};
-
-static enum ebb_status create_matcher(struct ebb_ctx *ctx, struct ebb_encoder *encoder)
-{
-    pcre2_general_context *memory = encoder->tok->memory;
-    encoder->match = pcre2_match_data_create(1, memory);
-    encoder->match_context = pcre2_match_context_create(memory);
-    if (encoder->match == NULL || encoder->match_context == NULL)
-        return EBB_FAIL(ctx, EBB_NO_MEMORY, "no memory for matching a tokenizer's patterns");
-    pcre2_set_match_limit(encoder->match_context, MATCH_LIMIT);
-    pcre2_set_heap_limit(encoder->match_context, MATCH_HEAP_KIB);
-    encoder->jit_stack = pcre2_jit_stack_create(JIT_STACK_MIN, JIT_STACK_MAX,
-                                                memory); /* NULL where there is no JIT */
-    if (encoder->jit_stack != NULL)
-        pcre2_jit_stack_assign(encoder->match_context, NULL, encoder->jit_stack);
-    return EBB_OK;
-}
-
 enum ebb_status ebb_encoder_create(struct ebb_ctx *ctx, const struct ebb_tokenizer *tokenizer,
                                    struct ebb_encoder **encoder)
 {
     *encoder = ebb_mem_alloc(ctx, sizeof **encoder);
     if (*encoder == NULL) return EBB_NO_MEMORY;
     (*encoder)->tok = tokenizer;
-    enum ebb_status status = create_matcher(ctx, *encoder);
+    enum ebb_status status = ebb_tok_matcher_create(ctx, tokenizer, &(*encoder)->matcher);
     if (status == EBB_OK) status = ebb_tok_cache_create(ctx, &(*encoder)->cache);
     if (status != EBB_OK) {
         ebb_encoder_free(ctx, *encoder);
@@ -140,70 +158,128 @@ enum ebb_status ebb_encoder_create(struct ebb_ctx *ctx, const struct ebb_tokeniz
 void ebb_encoder_free(struct ebb_ctx *ctx, struct ebb_encoder *encoder)
 {
     if (encoder == NULL) return;
-    pcre2_match_data_free(encoder->match);
-    pcre2_match_context_free(encoder->match_context);
-    pcre2_jit_stack_free(encoder->jit_stack);
-    ebb_str_free(ctx, &encoder->normal[0]);
-    ebb_str_free(ctx, &encoder->normal[1]);
-    ebb_str_free(ctx, &encoder->spaced);
+    ebb_tok_matcher_free(&encoder->matcher);
+    ebb_tok_buffer_free(ctx, &encoder->normal[0]);
+    ebb_tok_buffer_free(ctx, &encoder->normal[1]);
+    for (int i = 0; i < EBB_TOK_STEPS; i++) ebb_tok_buffer_free(ctx, &encoder->rewritten[i]);
     ebb_mem_free(ctx, encoder->points);
+    ebb_mem_free(ctx, encoder->places);
     ebb_tok_word_free(ctx, encoder);
     ebb_mem_free(ctx, encoder);
 }
 
-static enum ebb_status encode_plain(struct ebb_ctx *ctx, struct ebb_encoder *encoder,
-                                    const char *text, size_t bytes, bool literal,
-                                    struct ebb_ids *out)
+enum ebb_status ebb_tok_emit(struct ebb_ctx *ctx, struct ebb_encoder *encoder, int32_t id,
+                             struct ebb_tok_place place, struct ebb_ids *out)
 {
-    struct ebb_span normal;
-    EBB_TRY(ebb_tok_normalize(ctx, encoder, text, bytes, &normal));
-    struct ebb_tok_hit hit;
+    if (encoder->offsets != NULL) EBB_TRY(offsets_add(ctx, encoder->offsets, place));
+    return ebb_ids_add(ctx, out, &id, 1);
+}
+
+/* What stands between two added tokens. */
+static enum ebb_status encode_plain(struct ebb_ctx *ctx, struct ebb_encoder *encoder,
+                                    struct ebb_tok_piece text, bool literal, struct ebb_ids *out)
+{
+    struct ebb_tok_piece normal;
+    EBB_TRY(ebb_tok_normalize(ctx, encoder, text, &normal));
+    if (text.data == encoder->first) encoder->first = normal.data;
+    struct ebb_tok_hit hit = {0};
     size_t at = 0;
-    while (ebb_tok_added_next(&encoder->tok->after, normal.data, normal.bytes, at, literal, &hit)) {
-        EBB_TRY(ebb_tok_split_run(ctx, encoder, 0, normal.data + at, hit.start - at, out));
-        EBB_TRY(ebb_ids_add(ctx, out, &hit.id, 1));
+    while (ebb_tok_added_next(&encoder->tok->after, normal.data, normal.bytes, literal, &hit)) {
+        if (hit.start > at)
+            EBB_TRY(ebb_tok_split_run(ctx, encoder, 0, ebb_tok_piece_part(&normal, at, hit.start),
+                                      out));
+        EBB_TRY(ebb_tok_emit(ctx, encoder, hit.id, ebb_tok_place_of(&normal, hit.start, hit.stop),
+                             out));
         encoder->at_start = false;
         at = hit.stop;
     }
-    return ebb_tok_split_run(ctx, encoder, 0, normal.data + at, normal.bytes - at, out);
+    EBB_TRY(ebb_tok_split_run(ctx, encoder, 0, ebb_tok_piece_part(&normal, at, normal.bytes), out));
+    if (text.bytes > 0) encoder->at_start = false;
+    encoder->first = NULL;
+    return EBB_OK;
 }
 
 static enum ebb_status encode_text(struct ebb_ctx *ctx, struct ebb_encoder *encoder,
-                                   const char *text, size_t bytes, bool literal,
-                                   struct ebb_ids *out)
+                                   struct ebb_tok_piece text, bool literal, struct ebb_ids *out)
 {
-    struct ebb_tok_hit hit;
+    struct ebb_tok_hit hit = {0};
     size_t at = 0;
-    while (ebb_tok_added_next(&encoder->tok->before, text, bytes, at, literal, &hit)) {
+    while (ebb_tok_added_next(&encoder->tok->before, text.data, text.bytes, literal, &hit)) {
         if (hit.start > at)
-            EBB_TRY(encode_plain(ctx, encoder, text + at, hit.start - at, literal, out));
-        EBB_TRY(ebb_ids_add(ctx, out, &hit.id, 1));
+            EBB_TRY(
+                encode_plain(ctx, encoder, ebb_tok_piece_part(&text, at, hit.start), literal, out));
+        EBB_TRY(
+            ebb_tok_emit(ctx, encoder, hit.id, ebb_tok_place_of(&text, hit.start, hit.stop), out));
         encoder->at_start = false;
+        encoder->first = NULL;
         at = hit.stop;
     }
-    if (at == bytes) return EBB_OK;
-    return encode_plain(ctx, encoder, text + at, bytes - at, literal, out);
+    if (at == text.bytes) return EBB_OK;
+    return encode_plain(ctx, encoder, ebb_tok_piece_part(&text, at, text.bytes), literal, out);
 }
 
-enum ebb_status ebb_encode(struct ebb_ctx *ctx, struct ebb_encoder *encoder, const char *text,
-                           size_t bytes, unsigned flags, struct ebb_ids *out)
+/* Every byte stands for itself. */
+static enum ebb_status trace(struct ebb_ctx *ctx, struct ebb_encoder *encoder,
+                             struct ebb_tok_piece *text)
+{
+    if (text->bytes > encoder->places_room) {
+        size_t room = text->bytes + text->bytes / 2;
+        struct ebb_tok_place *grown = ebb_mem_realloc(ctx, encoder->places, room * sizeof *grown);
+        if (grown == NULL) return EBB_NO_MEMORY;
+        encoder->places = grown;
+        encoder->places_room = room;
+    }
+    for (size_t i = 0; i < text->bytes; i++) encoder->places[i] = (struct ebb_tok_place){i, i + 1};
+    text->places = encoder->places;
+    return EBB_OK;
+}
+
+static enum ebb_status emit_all(struct ebb_ctx *ctx, struct ebb_encoder *encoder,
+                                const int32_t *ids, int count, size_t at, struct ebb_ids *out)
+{
+    for (int i = 0; i < count; i++)
+        EBB_TRY(ebb_tok_emit(ctx, encoder, ids[i], (struct ebb_tok_place){at, at}, out));
+    return EBB_OK;
+}
+
+static enum ebb_status run(struct ebb_ctx *ctx, struct ebb_encoder *encoder,
+                           struct ebb_tok_piece text, unsigned flags, struct ebb_ids *out)
 {
     const struct ebb_tokenizer *tok = encoder->tok;
+    encoder->at_start = (flags & EBB_ENCODE_CONTINUES) != 0;
+    encoder->first = text.data;
+    if (encoder->offsets != NULL || tok->traces) EBB_TRY(trace(ctx, encoder, &text));
+    if (flags & EBB_ENCODE_PREFIX)
+        EBB_TRY(emit_all(ctx, encoder, tok->prefix, tok->prefix_count, 0, out));
+    EBB_TRY(encode_text(ctx, encoder, text, (flags & EBB_ENCODE_LITERAL) != 0, out));
+    if ((flags & EBB_ENCODE_SUFFIX) == 0) return EBB_OK;
+    return emit_all(ctx, encoder, tok->suffix, tok->suffix_count, text.bytes, out);
+}
+
+enum ebb_status ebb_encode_offsets(struct ebb_ctx *ctx, struct ebb_encoder *encoder,
+                                   const char *text, size_t bytes, unsigned flags,
+                                   struct ebb_ids *out, struct ebb_offsets *offsets)
+{
     size_t valid = ebb_text_utf8_valid(text, bytes);
     if (valid != bytes)
         return EBB_FAIL(ctx, EBB_BAD_FILE,
                         "a text to be tokenized is not UTF-8 at its byte %zu (0x%02x)", valid,
                         (unsigned char)text[valid]);
-    int64_t before = out->count;
-    encoder->at_start = (flags & EBB_ENCODE_CONTINUES) != 0;
-    enum ebb_status status = EBB_OK;
-    if (flags & EBB_ENCODE_PREFIX) status = ebb_ids_add(ctx, out, tok->prefix, tok->prefix_count);
-    if (status == EBB_OK)
-        status = encode_text(ctx, encoder, text, bytes, (flags & EBB_ENCODE_LITERAL) != 0, out);
-    if (status == EBB_OK && (flags & EBB_ENCODE_SUFFIX))
-        status = ebb_ids_add(ctx, out, tok->suffix, tok->suffix_count);
-    if (status != EBB_OK) out->count = before;
+    int64_t before = out->count, offsets_before = offsets == NULL ? 0 : offsets->count;
+    encoder->offsets = offsets;
+    enum ebb_status status =
+        run(ctx, encoder, (struct ebb_tok_piece){text, bytes, NULL}, flags, out);
+    encoder->offsets = NULL;
+    if (status == EBB_OK) return EBB_OK;
+    out->count = before;
+    if (offsets != NULL) offsets->count = offsets_before;
     return status;
+}
+
+enum ebb_status ebb_encode(struct ebb_ctx *ctx, struct ebb_encoder *encoder, const char *text,
+                           size_t bytes, unsigned flags, struct ebb_ids *out)
+{
+    return ebb_encode_offsets(ctx, encoder, text, bytes, flags, out, NULL);
 }
 
 enum ebb_status ebb_tokenizer_encode(struct ebb_ctx *ctx, const struct ebb_tokenizer *tokenizer,

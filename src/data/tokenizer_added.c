@@ -29,8 +29,7 @@ static utf8proc_int32_t point_before(const char *text, size_t at, size_t *length
     return point_at(text, at, start, length);
 }
 
-/* Unicode's White_Space. */
-static bool is_white(utf8proc_int32_t c)
+bool ebb_tok_is_white(int32_t c)
 {
     return (c >= 9 && c <= 13) || c == ' ' || c == 0x85 || c == 0xa0 || c == 0x1680 ||
            (c >= 0x2000 && c <= 0x200a) || c == 0x2028 || c == 0x2029 || c == 0x202f ||
@@ -81,10 +80,10 @@ static const struct ebb_tok_added *longest_at(const struct ebb_tok_added_set *se
 }
 
 bool ebb_tok_added_next(const struct ebb_tok_added_set *set, const char *text, size_t bytes,
-                        size_t from, bool literal, struct ebb_tok_hit *hit)
+                        bool literal, struct ebb_tok_hit *hit)
 {
     if (set->count == 0) return false;
-    size_t at = from, length;
+    size_t at = hit->next, taken = hit->stop, length;
     while (at < bytes) {
         const struct ebb_tok_added *added = longest_at(set, text, bytes, at);
         if (added == NULL) {
@@ -98,10 +97,13 @@ bool ebb_tok_added_next(const struct ebb_tok_added_set *set, const char *text, s
             continue;
         }
         if (added->lstrip)
-            while (start > from && is_white(point_before(text, start, &length))) start -= length;
+            while (start > taken && ebb_tok_is_white(point_before(text, start, &length)))
+                start -= length;
+        if (added->lstrip && start < taken) start = taken;
         if (added->rstrip)
-            while (stop < bytes && is_white(point_at(text, bytes, stop, &length))) stop += length;
-        *hit = (struct ebb_tok_hit){start, stop, added->id};
+            while (stop < bytes && ebb_tok_is_white(point_at(text, bytes, stop, &length)))
+                stop += length;
+        *hit = (struct ebb_tok_hit){start, stop, at + added->bytes, added->id};
         return true;
     }
     return false;
@@ -141,9 +143,12 @@ static enum ebb_status read_one(struct ebb_ctx *ctx, struct ebb_tokenizer *tok,
     EBB_TRY(ebb_tok_bool(ctx, tok, node, "lstrip", false, &added.lstrip));
     EBB_TRY(ebb_tok_bool(ctx, tok, node, "rstrip", false, &added.rstrip));
     EBB_TRY(ebb_tok_bool(ctx, tok, node, "normalized", !added.special, &added.normalized));
-    struct ebb_span text = {json_string_value(content), json_string_length(content)};
-    if (added.normalized) EBB_TRY(ebb_tok_normalize(ctx, encoder, text.data, text.bytes, &text));
+    struct ebb_tok_piece text = {json_string_value(content), json_string_length(content), NULL};
+    if (added.normalized) EBB_TRY(ebb_tok_normalize(ctx, encoder, text, &text));
     if (text.bytes == 0) return EBB_OK; /* matches nothing */
+    if (text.bytes != json_string_length(content) ||
+        memcmp(text.data, json_string_value(content), text.bytes) != 0)
+        tok->tokens[id].flags |= EBB_TOK_NORMALIZED;
     added.id = (int32_t)id;
     added.bytes = text.bytes;
     added.content = ebb_mem_strndup(ctx, text.data, text.bytes);
@@ -170,6 +175,16 @@ enum ebb_status ebb_tok_read_added(struct ebb_ctx *ctx, struct ebb_tokenizer *to
     set_finish(&tok->before);
     set_finish(&tok->after);
     return EBB_OK;
+}
+
+const char *ebb_tok_written(const struct ebb_tokenizer *tok, int32_t id, size_t *bytes)
+{
+    const char *text = ebb_tokenizer_text(tok, id, bytes);
+    if (text == NULL || (tok->tokens[id].flags & EBB_TOK_NORMALIZED) == 0) return text;
+    int32_t i = 0;
+    while (tok->after.items[i].id != id) i++;
+    *bytes = tok->after.items[i].bytes;
+    return tok->after.items[i].content;
 }
 
 void ebb_tok_added_free(struct ebb_ctx *ctx, struct ebb_tok_added_set *set)

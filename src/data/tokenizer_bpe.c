@@ -1,9 +1,12 @@
-/* Byte-level BPE: the vocabulary, the merges, and merging a word (Sennrich et al. 2016, arXiv
- * 1508.07909).
+/* BPE: the vocabulary, the merges, and merging a word (Sennrich et al. 2016, arXiv 1508.07909).
  *
- * A word starts as one id per byte; while there is a pair with a merge, the one of lowest rank,
- * leftmost, becomes one id. Short words are scanned for it, long ones keep a heap: O(n log n) for a
- * word of any length.
+ * A word starts as one id per byte (byte-level) or per character; while there is a pair with a
+ * merge, the one of lowest rank, leftmost, becomes one id. Short words are scanned for it, long
+ * ones keep a heap: O(n log n) for a word of any length.
+ *
+ * A tokenizer in SentencePiece's manner has no pre-tokenizer: its word is the whole text. But where
+ * no merge joins something to a following U+2581, which stands for a space, the text may be cut
+ * before each of them without any change, and the parts are found in the cache.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
 
@@ -46,6 +49,20 @@ static bool text_is(const struct ebb_tokenizer *tok, int32_t id, const char *tex
     return token->bytes == bytes && memcmp(tok->texts.data + token->start, text, bytes) == 0;
 }
 
+/* U+2581, SentencePiece's space */
+static const char mark[] = "\xe2\x96\x81";
+enum { MARK_BYTES = 3 };
+
+static bool starts_marked(const char *text, size_t bytes)
+{
+    return bytes >= MARK_BYTES && memcmp(text, mark, MARK_BYTES) == 0;
+}
+
+static bool ends_marked(const char *text, size_t bytes)
+{
+    return bytes >= MARK_BYTES && memcmp(text + bytes - MARK_BYTES, mark, MARK_BYTES) == 0;
+}
+
 /* The slot of a text, or the free one where it would go. */
 static uint64_t text_slot(const struct ebb_tokenizer *tok, const char *text, size_t bytes)
 {
@@ -58,6 +75,14 @@ static uint64_t text_slot(const struct ebb_tokenizer *tok, const char *text, siz
 int32_t ebb_tok_lookup(const struct ebb_tokenizer *tok, const char *text, size_t bytes)
 {
     return tok->table[text_slot(tok, text, bytes)];
+}
+
+/* The same for what the model makes: added tokens are none of its business. */
+static int32_t vocab_lookup(const struct ebb_tokenizer *tok, const char *text, size_t bytes)
+{
+    int32_t id = ebb_tok_lookup(tok, text, bytes);
+    if (id < 0) return -1;
+    return (tok->tokens[id].flags & (EBB_TOK_VOCAB | EBB_TOK_RAW)) == EBB_TOK_VOCAB ? id : -1;
 }
 
 static enum ebb_status bad_vocab(struct ebb_ctx *ctx, const struct ebb_tokenizer *tok, size_t at,
@@ -111,12 +136,14 @@ static enum ebb_status read_entry(struct ebb_ctx *ctx, struct ebb_tokenizer *tok
     if (id < 0 || id >= TOKEN_ID_LIMIT)
         return EBB_FAIL(ctx, EBB_BAD_FILE, "%s: model.vocab: id %lld is outside 0 .. %d", tok->path,
                         (long long)id, TOKEN_ID_LIMIT - 1);
+    unsigned flags = EBB_TOK_THERE | EBB_TOK_VOCAB;
+    if (!tok->byte_level) return vocab_add(ctx, tok, list, text, id, flags);
     plain->bytes = 0;
     EBB_TRY(ebb_str_add(ctx, plain, text.data, text.bytes)); /* room; then overwritten */
     size_t bytes;
     if (ebb_tok_from_alphabet(tok, text.data, text.bytes, plain->data, &bytes))
-        return vocab_add(ctx, tok, list, (struct ebb_span){plain->data, bytes}, id, EBB_TOK_THERE);
-    return vocab_add(ctx, tok, list, text, id, EBB_TOK_THERE | EBB_TOK_RAW);
+        return vocab_add(ctx, tok, list, (struct ebb_span){plain->data, bytes}, id, flags);
+    return vocab_add(ctx, tok, list, text, id, flags | EBB_TOK_RAW);
 }
 
 static enum ebb_status read_entries(struct ebb_ctx *ctx, struct ebb_tokenizer *tok,
@@ -174,9 +201,12 @@ static enum ebb_status check_added(struct ebb_ctx *ctx, const struct ebb_tokeniz
                                    const struct vocab_entry *entry, const char *text)
 {
     char plain[256];
-    size_t bytes;
+    size_t bytes = entry->bytes;
     if ((entry->flags & EBB_TOK_ADDED) == 0 || entry->bytes > sizeof plain) return EBB_OK;
-    if (!ebb_tok_from_alphabet(tok, text, entry->bytes, plain, &bytes)) return EBB_OK;
+    if (!tok->byte_level)
+        memcpy(plain, text, bytes);
+    else if (!ebb_tok_from_alphabet(tok, text, entry->bytes, plain, &bytes))
+        return EBB_OK;
     int32_t id = ebb_tok_lookup(tok, plain, bytes);
     if (id < 0 || id == entry->id || (tok->tokens[id].flags & EBB_TOK_ADDED)) return EBB_OK;
     return EBB_FAIL(ctx, EBB_BAD_FILE,
@@ -224,6 +254,30 @@ static enum ebb_status place_entries(struct ebb_ctx *ctx, struct ebb_tokenizer *
     return EBB_OK;
 }
 
+/* The ids of single bytes, and of single characters where a word begins with those. */
+static enum ebb_status list_symbols(struct ebb_ctx *ctx, struct ebb_tokenizer *tok)
+{
+    static const char digits[] = "0123456789ABCDEF";
+    for (int b = 0; b < 256; b++) {
+        char one = (char)b, name[6] = {'<', '0', 'x', digits[b >> 4], digits[b & 15], '>'};
+        tok->byte_ids[b] =
+            tok->byte_level ? vocab_lookup(tok, &one, 1) : vocab_lookup(tok, name, sizeof name);
+    }
+    if (tok->byte_level) return EBB_OK;
+    tok->point_ids = ebb_mem_alloc(ctx, EBB_TOK_POINTS * sizeof *tok->point_ids);
+    if (tok->point_ids == NULL) return EBB_NO_MEMORY;
+    for (int32_t i = 0; i < EBB_TOK_POINTS; i++) tok->point_ids[i] = -1;
+    for (int32_t id = 0; id < tok->size; id++) {
+        const struct ebb_tok_token *token = &tok->tokens[id];
+        const char *text = tok->texts.data + token->start;
+        int32_t point;
+        if ((token->flags & EBB_TOK_VOCAB) == 0 || !ebb_tok_is_point(text, token->bytes)) continue;
+        ebb_tok_read_point(text, &point);
+        if (point < EBB_TOK_POINTS) tok->point_ids[point] = id;
+    }
+    return EBB_OK;
+}
+
 enum ebb_status ebb_tok_read_vocab(struct ebb_ctx *ctx, struct ebb_tokenizer *tok,
                                    struct ebb_span vocab, const json_t *added)
 {
@@ -234,13 +288,7 @@ enum ebb_status ebb_tok_read_vocab(struct ebb_ctx *ctx, struct ebb_tokenizer *to
         status = EBB_FAIL(ctx, EBB_BAD_FILE, "%s: model.vocab is empty", tok->path);
     if (status == EBB_OK) status = place_entries(ctx, tok, &list);
     ebb_mem_free(ctx, list.items);
-    if (status != EBB_OK) return status;
-    for (int b = 0; b < 256; b++) {
-        char text = (char)b;
-        int32_t id = ebb_tok_lookup(tok, &text, 1);
-        tok->byte_ids[b] = id >= 0 && (tok->tokens[id].flags & (EBB_TOK_RAW)) == 0 ? id : -1;
-    }
-    return EBB_OK;
+    return status == EBB_OK ? list_symbols(ctx, tok) : status;
 }
 
 /* ---- merges ---- */
@@ -275,10 +323,12 @@ static enum ebb_status merge_side(struct ebb_ctx *ctx, const struct ebb_tokenize
     size_t start = joined->bytes, bytes;
     *id = -1;
     EBB_TRY(ebb_str_add(ctx, joined, text.data, text.bytes));
-    if (!ebb_tok_from_alphabet(tok, text.data, text.bytes, joined->data + start, &bytes))
+    bytes = text.bytes;
+    if (tok->byte_level &&
+        !ebb_tok_from_alphabet(tok, text.data, text.bytes, joined->data + start, &bytes))
         return EBB_OK;
     joined->bytes = start + bytes;
-    *id = ebb_tok_lookup(tok, joined->data + start, bytes);
+    *id = vocab_lookup(tok, joined->data + start, bytes);
     return EBB_OK;
 }
 
@@ -319,7 +369,7 @@ static enum ebb_status read_merge(struct ebb_ctx *ctx, struct ebb_tokenizer *tok
     joined->bytes = 0;
     EBB_TRY(merge_side(ctx, tok, sides[0], joined, &left));
     EBB_TRY(merge_side(ctx, tok, sides[1], joined, &right));
-    int32_t id = left < 0 || right < 0 ? -1 : ebb_tok_lookup(tok, joined->data, joined->bytes);
+    int32_t id = left < 0 || right < 0 ? -1 : vocab_lookup(tok, joined->data, joined->bytes);
     if (id < 0)
         return EBB_FAIL(
             ctx, EBB_BAD_FILE,
@@ -327,6 +377,8 @@ static enum ebb_status read_merge(struct ebb_ctx *ctx, struct ebb_tokenizer *tok
             tok->path, rank, (int)sides[0].bytes, sides[0].data, (int)sides[1].bytes,
             sides[1].data);
     put_merge(tok, left, right, rank, id);
+    if (starts_marked(sides[1].data, sides[1].bytes) && !ends_marked(sides[0].data, sides[0].bytes))
+        tok->cuts = false;
     return EBB_OK;
 }
 
@@ -352,6 +404,7 @@ enum ebb_status ebb_tok_read_merges(struct ebb_ctx *ctx, struct ebb_tokenizer *t
     tok->merges = ebb_mem_alloc(ctx, (size_t)room * sizeof *tok->merges);
     if (tok->merges == NULL) return EBB_NO_MEMORY;
     tok->merges_mask = room - 1;
+    tok->cuts = !tok->byte_level && !tok->ignore_merges && vocab_lookup(tok, mark, MARK_BYTES) >= 0;
     for (uint64_t i = 0; i < room; i++) tok->merges[i].pair = UINT64_MAX;
     struct ebb_str scratch[3] = {{0}, {0}, {0}};
     enum ebb_status status = EBB_OK;
@@ -375,12 +428,13 @@ static enum ebb_status word_reserve(struct ebb_ctx *ctx, struct ebb_tok_word *wo
         return EBB_FAIL(ctx, EBB_FAILED, "a word of %lld bytes is too long to tokenize",
                         (long long)symbols);
     int64_t room = symbols + symbols / 2;
-    void **arrays[] = {(void **)&word->ids, (void **)&word->previous, (void **)&word->next,
-                       (void **)&word->ranks, (void **)&word->heap};
+    void **arrays[] = {(void **)&word->ids,   (void **)&word->previous, (void **)&word->next,
+                       (void **)&word->ranks, (void **)&word->starts,   (void **)&word->stops,
+                       (void **)&word->heap};
     /* Each merge puts at most two new pairs in the heap, and there are fewer merges than
      * symbols. */
-    size_t sizes[] = {4, 4, 4, 4, 8 * 3};
-    for (int i = 0; i < 5; i++) {
+    size_t sizes[] = {4, 4, 4, 4, 4, 4, 8 * 3};
+    for (int i = 0; i < 7; i++) {
         void *grown = ebb_mem_realloc(ctx, *arrays[i], (size_t)room * sizes[i]);
         if (grown == NULL) {
             word->room = 0;
@@ -399,6 +453,8 @@ void ebb_tok_word_free(struct ebb_ctx *ctx, struct ebb_encoder *encoder)
     ebb_mem_free(ctx, word->previous);
     ebb_mem_free(ctx, word->next);
     ebb_mem_free(ctx, word->ranks);
+    ebb_mem_free(ctx, word->starts);
+    ebb_mem_free(ctx, word->stops);
     ebb_mem_free(ctx, word->heap);
     struct ebb_tok_cache *cache = &encoder->cache;
     ebb_mem_free(ctx, cache->slots);
@@ -471,7 +527,8 @@ static void word_rank(const struct ebb_tokenizer *tok, struct ebb_tok_word *word
         heap_push(word, (uint64_t)word->ranks[place] << 32 | (uint32_t)place);
 }
 
-static int64_t merge_long(const struct ebb_tokenizer *tok, struct ebb_tok_word *word, int64_t count)
+static int64_t merge_long(const struct ebb_tokenizer *tok, struct ebb_tok_word *word, int64_t count,
+                          bool traced)
 {
     word->heap_count = 0;
     for (int32_t i = 0; i < count; i++) {
@@ -486,13 +543,19 @@ static int64_t merge_long(const struct ebb_tokenizer *tok, struct ebb_tok_word *
         word->ids[place] = find_merge(tok, word->ids[place], word->ids[next])->id;
         word->ranks[next] = NO_RANK;
         word->next[place] = word->next[next];
+        if (traced) word->stops[place] = word->stops[next];
         if (word->next[place] >= 0) word->previous[word->next[place]] = place;
         word_rank(tok, word, place);
         if (word->previous[place] >= 0) word_rank(tok, word, word->previous[place]);
     }
     int64_t left = 0;
-    for (int32_t place = 0; place >= 0; place = word->next[place])
+    for (int32_t place = 0; place >= 0; place = word->next[place]) {
+        if (traced) {
+            word->starts[left] = word->starts[place];
+            word->stops[left] = word->stops[place];
+        }
         word->ids[left++] = word->ids[place];
+    }
     return left;
 }
 
@@ -543,36 +606,108 @@ static void cache_put(struct ebb_tok_cache *cache, struct ebb_tok_cached *slot, 
 
 /* ---- a word to ids ---- */
 
-/* Bytes to ids in word->ids. A byte without a token is model_unk, several in a row one of it
- * with fuse_unk. */
+static void put_symbol(struct ebb_tok_word *word, int64_t *count, int32_t id, size_t start,
+                       size_t stop)
+{
+    word->ids[*count] = id;
+    word->starts[*count] = (int32_t)start;
+    word->stops[*count] = (int32_t)stop;
+    ++*count;
+}
+
+/* The id of one byte or one character, or -1. */
+static int32_t symbol_id(const struct ebb_tokenizer *tok, const char *text, size_t *bytes)
+{
+    *bytes = 1;
+    if (tok->byte_level) return tok->byte_ids[(unsigned char)text[0]];
+    int32_t point;
+    *bytes = ebb_tok_read_point(text, &point);
+    return point < EBB_TOK_POINTS ? tok->point_ids[point] : vocab_lookup(tok, text, *bytes);
+}
+
+static bool falls_back(const struct ebb_tokenizer *tok, const char *text, size_t bytes)
+{
+    if (!tok->byte_fallback || tok->byte_level) return false;
+    for (size_t i = 0; i < bytes; i++)
+        if (tok->byte_ids[(unsigned char)text[i]] < 0) return false;
+    return true;
+}
+
+static enum ebb_status no_token(struct ebb_ctx *ctx, const struct ebb_tokenizer *tok,
+                                const char *text)
+{
+    int32_t point;
+    if (tok->byte_level)
+        return EBB_FAIL(ctx, EBB_FAILED,
+                        "%s: the vocabulary has no token for byte 0x%02x, and no unk_token",
+                        tok->path, (unsigned char)text[0]);
+    ebb_tok_read_point(text, &point);
+    return EBB_FAIL(ctx, EBB_FAILED,
+                    "%s: the vocabulary has no token for U+%04X, and neither bytes nor unk_token",
+                    tok->path, (unsigned)point);
+}
+
+/* A word's symbols. One without a token becomes its bytes' tokens (byte_fallback), else model_unk,
+ * several in a row one of it with fuse_unk. An unk waits for the next token of a symbol, as in
+ * Hugging Face's: bytes that stand between go before it. */
 static enum ebb_status word_start(struct ebb_ctx *ctx, struct ebb_encoder *encoder,
                                   const char *text, size_t bytes, int64_t *count)
 {
     const struct ebb_tokenizer *tok = encoder->tok;
-    EBB_TRY(word_reserve(ctx, &encoder->word, (int64_t)bytes));
-    int64_t symbols = 0;
-    for (size_t i = 0; i < bytes; i++) {
-        int32_t id = tok->byte_ids[(unsigned char)text[i]];
-        if (id < 0 && tok->model_unk < 0)
-            return EBB_FAIL(ctx, EBB_FAILED,
-                            "%s: the vocabulary has no token for byte 0x%02x, and no unk_token",
-                            tok->path, (unsigned char)text[i]);
-        if (id < 0) {
-            if (tok->fuse_unk && symbols > 0 && encoder->word.ids[symbols - 1] == tok->model_unk)
-                continue;
-            id = tok->model_unk;
+    struct ebb_tok_word *word = &encoder->word;
+    bool waiting = false;
+    size_t unk_start = 0, unk_stop = 0, length;
+    *count = 0;
+    EBB_TRY(word_reserve(ctx, word, (int64_t)bytes));
+    for (size_t at = 0; at < bytes; at += length) {
+        int32_t id = symbol_id(tok, text + at, &length);
+        if (id >= 0) {
+            if (waiting) put_symbol(word, count, tok->model_unk, unk_start, unk_stop);
+            waiting = false;
+            put_symbol(word, count, id, at, at + length);
+            continue;
         }
-        encoder->word.ids[symbols++] = id;
+        if (falls_back(tok, text + at, length)) {
+            for (size_t i = at; i < at + length; i++)
+                put_symbol(word, count, tok->byte_ids[(unsigned char)text[i]], i, i + 1);
+            continue;
+        }
+        if (tok->model_unk < 0) return no_token(ctx, tok, text + at);
+        if (waiting && !tok->fuse_unk) put_symbol(word, count, tok->model_unk, unk_start, unk_stop);
+        if (!waiting || !tok->fuse_unk) unk_start = at;
+        unk_stop = at + length;
+        waiting = true;
     }
-    *count = symbols;
+    if (waiting) put_symbol(word, count, tok->model_unk, unk_start, unk_stop);
     return EBB_OK;
 }
 
-enum ebb_status ebb_tok_bpe_run(struct ebb_ctx *ctx, struct ebb_encoder *encoder, const char *text,
+/* With the place of each id, past the cache, which keeps no places. */
+static enum ebb_status trace_word(struct ebb_ctx *ctx, struct ebb_encoder *encoder,
+                                  const struct ebb_tok_piece *piece, struct ebb_ids *out)
+{
+    const struct ebb_tok_word *word = &encoder->word;
+    int64_t count;
+    if (encoder->tok->ignore_merges) {
+        int32_t id = vocab_lookup(encoder->tok, piece->data, piece->bytes);
+        if (id >= 0)
+            return ebb_tok_emit(ctx, encoder, id, ebb_tok_place_of(piece, 0, piece->bytes), out);
+    }
+    EBB_TRY(word_start(ctx, encoder, piece->data, piece->bytes, &count));
+    count = merge_long(encoder->tok, &encoder->word, count, true);
+    for (int64_t i = 0; i < count; i++) {
+        struct ebb_tok_place place =
+            ebb_tok_place_of(piece, (size_t)word->starts[i], (size_t)word->stops[i]);
+        EBB_TRY(ebb_tok_emit(ctx, encoder, word->ids[i], place, out));
+    }
+    return EBB_OK;
+}
+
+static enum ebb_status run_word(struct ebb_ctx *ctx, struct ebb_encoder *encoder, const char *text,
                                 size_t bytes, struct ebb_ids *out)
 {
     const struct ebb_tokenizer *tok = encoder->tok;
-    if (bytes == 1 && tok->byte_ids[(unsigned char)text[0]] >= 0)
+    if (bytes == 1 && tok->byte_level && tok->byte_ids[(unsigned char)text[0]] >= 0)
         return ebb_ids_add(ctx, out, &tok->byte_ids[(unsigned char)text[0]], 1);
     struct ebb_tok_cached *slot = NULL;
     uint64_t hash = 0;
@@ -583,16 +718,45 @@ enum ebb_status ebb_tok_bpe_run(struct ebb_ctx *ctx, struct ebb_encoder *encoder
             return ebb_ids_add(ctx, out, encoder->cache.ids + slot->ids, slot->ids_count);
     }
     if (tok->ignore_merges) {
-        int32_t id = ebb_tok_lookup(tok, text, bytes);
-        if (id >= 0 && (tok->tokens[id].flags & EBB_TOK_RAW) == 0)
-            return ebb_ids_add(ctx, out, &id, 1);
+        int32_t id = vocab_lookup(tok, text, bytes);
+        if (id >= 0) return ebb_ids_add(ctx, out, &id, 1);
     }
     int64_t count;
     EBB_TRY(word_start(ctx, encoder, text, bytes, &count));
     count = bytes <= WORD_SCANNED ? merge_short(tok, &encoder->word, count)
-                                  : merge_long(tok, &encoder->word, count);
+                                  : merge_long(tok, &encoder->word, count, false);
     if (slot != NULL) cache_put(&encoder->cache, slot, text, bytes, hash, encoder->word.ids, count);
     return ebb_ids_add(ctx, out, encoder->word.ids, count);
+}
+
+/* The next U+2581 that has another character before it, or the end. */
+static size_t next_cut(const char *text, size_t bytes, size_t from)
+{
+    size_t at = from;
+    while (starts_marked(text + at, bytes - at)) at += MARK_BYTES;
+    for (;;) {
+        const char *found = memchr(text + at, mark[0], bytes - at);
+        if (found == NULL) return bytes;
+        at = (size_t)(found - text);
+        if (starts_marked(text + at, bytes - at)) return at;
+        at++;
+    }
+}
+
+enum ebb_status ebb_tok_bpe_run(struct ebb_ctx *ctx, struct ebb_encoder *encoder,
+                                struct ebb_tok_piece word, struct ebb_ids *out)
+{
+    bool cuts = encoder->tok->cuts;
+    for (size_t start = 0, stop; start < word.bytes; start = stop) {
+        stop = cuts ? next_cut(word.data, word.bytes, start) : word.bytes;
+        if (encoder->offsets != NULL) {
+            struct ebb_tok_piece part = ebb_tok_piece_part(&word, start, stop);
+            EBB_TRY(trace_word(ctx, encoder, &part, out));
+        } else {
+            EBB_TRY(run_word(ctx, encoder, word.data + start, stop - start, out));
+        }
+    }
+    return EBB_OK;
 }
 
 /* ---- component ---- */
@@ -607,14 +771,12 @@ static bool is_empty(const json_t *node, const char *key)
 
 static enum ebb_status read_bpe(struct ebb_ctx *ctx, struct ebb_tokenizer *tok, const json_t *node)
 {
-    bool byte_fallback, found;
+    bool found;
     double dropout = 0;
-    EBB_TRY(ebb_tok_bool(ctx, tok, node, "byte_fallback", false, &byte_fallback));
+    EBB_TRY(ebb_tok_bool(ctx, tok, node, "byte_fallback", false, &tok->byte_fallback));
     EBB_TRY(ebb_tok_bool(ctx, tok, node, "fuse_unk", false, &tok->fuse_unk));
     EBB_TRY(ebb_tok_bool(ctx, tok, node, "ignore_merges", false, &tok->ignore_merges));
     EBB_TRY(ebb_json_double(ctx, tok->path, node, "dropout", &dropout, &found));
-    if (byte_fallback)
-        return ebb_tok_refuse(ctx, tok, "model", "SentencePiece-style BPE with byte fallback");
     if (dropout != 0) return ebb_tok_refuse(ctx, tok, "model BPE", "with dropout");
     if (!is_empty(node, "continuing_subword_prefix"))
         return ebb_tok_refuse(ctx, tok, "model BPE", "with continuing_subword_prefix");

@@ -37,12 +37,13 @@ extern "C" {
 enum { EBB_TOK_STEPS = 16, EBB_TOK_AROUND = 8, EBB_TOK_POINTS = 0x10000 };
 
 enum ebb_tok_flag {
-    EBB_TOK_THERE = 1,   /* the id has a token */
-    EBB_TOK_ADDED = 2,   /* it stands in added_tokens */
-    EBB_TOK_SPECIAL = 4, /* ... with "special": true */
-    EBB_TOK_RAW = 8,     /* of a byte-level vocabulary, but not written in the byte alphabet: no
-                            merge makes it */
-    EBB_TOK_VOCAB = 16,  /* it stands in model.vocab */
+    EBB_TOK_THERE = 1,       /* the id has a token */
+    EBB_TOK_ADDED = 2,       /* it stands in added_tokens */
+    EBB_TOK_SPECIAL = 4,     /* ... with "special": true */
+    EBB_TOK_RAW = 8,         /* of a byte-level vocabulary, but not written in the byte alphabet: no
+                                merge makes it */
+    EBB_TOK_VOCAB = 16,      /* it stands in model.vocab */
+    EBB_TOK_NORMALIZED = 32, /* an added token that normalizing changed: `after` has its text */
 };
 
 struct ebb_tok_token {
@@ -88,8 +89,8 @@ enum ebb_tok_normal_kind {
 
 struct ebb_tok_normal {
     enum ebb_tok_normal_kind kind;
-    bool compose, compat; /* FORM: NFC: compose, NFD: neither, NFKC: both, NFKD: compat */
-    bool left, right;     /* STRIP */
+    bool compose, compat;           /* FORM: NFC: compose, NFD: neither, NFKC: both, NFKD: compat */
+    bool left, right;               /* STRIP */
     struct ebb_tok_pattern pattern; /* REPLACE */
     char *content;                  /* PREPEND, REPLACE: owned */
     size_t content_bytes;
@@ -147,8 +148,8 @@ struct ebb_tokenizer {
     int32_t *table; /* [table_size] hash of text -> id, -1: free */
     uint64_t table_mask;
 
-    int32_t byte_ids[256]; /* of a byte, or of "<0x0A>" where not byte-level; -1: none */
-    int32_t *point_ids;    /* [EBB_TOK_POINTS] of a character, or NULL where byte-level */
+    int32_t byte_ids[256];        /* of a byte, or of "<0x0A>" where not byte-level; -1: none */
+    int32_t *point_ids;           /* [EBB_TOK_POINTS] of a character, or NULL where byte-level */
     struct ebb_tok_merge *merges; /* hash of pair -> merge */
     uint64_t merges_mask;
     bool ignore_merges; /* a word that is a token is not merged */
@@ -232,20 +233,24 @@ enum ebb_status ebb_tok_read_added(struct ebb_ctx *ctx, struct ebb_tokenizer *to
                                    const json_t *added);
 void ebb_tok_added_free(struct ebb_ctx *ctx, struct ebb_tok_added_set *set);
 
-/* The next added token in text[from .. bytes). False: none. */
+/* The next added token. Matches are those of the text as it is: one may begin with white space that
+ * the token before has swallowed, and counts all the same. Begins as {0}; false: none is left. */
 struct ebb_tok_hit {
     size_t start, stop; /* with the white space that it swallows */
+    size_t next;        /* where the next one is looked for */
     int32_t id;
 };
 bool ebb_tok_added_next(const struct ebb_tok_added_set *set, const char *text, size_t bytes,
-                        size_t from, bool literal, struct ebb_tok_hit *hit);
+                        bool literal, struct ebb_tok_hit *hit);
+/* A token as Hugging Face writes it: an added one after normalizing, where the token says so. */
+const char *ebb_tok_written(const struct ebb_tokenizer *tok, int32_t id, size_t *bytes);
 /* Unicode's White_Space. */
 bool ebb_tok_is_white(int32_t point);
 
 /* ---- text on its way (tokenizer_piece.c) ---- */
 
 /* The part of the original text that a byte stands for: the byte itself, or, where a step changed
- * the text, all that was changed there. Empty for what a step added. */
+ * the text, what was changed there. */
 struct ebb_tok_place {
     size_t start, stop;
 };
@@ -266,14 +271,19 @@ struct ebb_tok_buffer {
 
 struct ebb_tok_piece ebb_tok_piece_part(const struct ebb_tok_piece *piece, size_t start,
                                         size_t stop);
+/* Where piece[start .. stop) comes from, and the characters after and before a byte, or what is
+ * empty at the beginning; {0, 0} where nobody asks for places. */
+struct ebb_tok_place ebb_tok_place_of(const struct ebb_tok_piece *piece, size_t start, size_t stop);
+struct ebb_tok_place ebb_tok_place_after(const struct ebb_tok_piece *piece, size_t at);
+struct ebb_tok_place ebb_tok_place_before(const struct ebb_tok_piece *piece, size_t at);
 void ebb_tok_buffer_clear(struct ebb_tok_buffer *buffer);
 void ebb_tok_buffer_free(struct ebb_ctx *ctx, struct ebb_tok_buffer *buffer);
 /* Adds piece[start .. stop) as it is. */
 enum ebb_status ebb_tok_buffer_copy(struct ebb_ctx *ctx, struct ebb_tok_buffer *buffer,
                                     const struct ebb_tok_piece *piece, size_t start, size_t stop);
-/* Adds a text in the place of piece[start .. stop), which may be empty. */
+/* Adds a text that comes from `place` of what `piece` comes from. */
 enum ebb_status ebb_tok_buffer_put(struct ebb_ctx *ctx, struct ebb_tok_buffer *buffer,
-                                   const struct ebb_tok_piece *piece, size_t start, size_t stop,
+                                   const struct ebb_tok_piece *piece, struct ebb_tok_place place,
                                    const char *text, size_t bytes);
 /* All of it, with places where `piece` has them. */
 struct ebb_tok_piece ebb_tok_buffer_piece(const struct ebb_tok_buffer *buffer,
@@ -341,7 +351,7 @@ struct ebb_tok_cache {
 /* Symbols of the word that is being merged, as a list in arrays. */
 struct ebb_tok_word {
     int32_t *ids, *previous, *next;
-    uint32_t *ranks; /* of the pair that begins here; UINT32_MAX: none */
+    uint32_t *ranks;         /* of the pair that begins here; UINT32_MAX: none */
     int32_t *starts, *stops; /* bytes of the word, where the encoder traces */
     uint64_t *heap;          /* rank << 32 | place */
     int64_t heap_count;
@@ -354,9 +364,9 @@ struct ebb_encoder {
     struct ebb_tok_buffer normal[2]; /* normalized text; steps go back and forth between the two */
     int32_t *points;                 /* [points_room] code points */
     int64_t points_room;
-    struct ebb_str segment;                        /* of a form that is traced */
+    struct ebb_str segment;                         /* of a form that is traced */
     struct ebb_tok_buffer rewritten[EBB_TOK_STEPS]; /* what pre-tokenizers write */
-    struct ebb_tok_place *places;                  /* of the text as it came */
+    struct ebb_tok_place *places;                   /* of the text as it came */
     size_t places_room;
     struct ebb_offsets *offsets; /* NULL: nobody asks for them */
     const char *first;           /* where the text's first piece begins, after normalizing */
@@ -379,8 +389,6 @@ enum ebb_status ebb_tok_bpe_run(struct ebb_ctx *ctx, struct ebb_encoder *encoder
 /* Appends an id that stands for the place. */
 enum ebb_status ebb_tok_emit(struct ebb_ctx *ctx, struct ebb_encoder *encoder, int32_t id,
                              struct ebb_tok_place place, struct ebb_ids *out);
-/* The place of a piece; an empty one has none. */
-struct ebb_tok_place ebb_tok_piece_place(const struct ebb_tok_piece *piece);
 enum ebb_status ebb_tok_cache_create(struct ebb_ctx *ctx, struct ebb_tok_cache *cache);
 void ebb_tok_word_free(struct ebb_ctx *ctx, struct ebb_encoder *encoder);
 

@@ -3,6 +3,7 @@
  * The vocabulary and the merges, nearly all of the file, never become a JSON tree: a scanner reads
  * them where they stand.
  * SPDX-License-Identifier: Apache-2.0 */
+#include <math.h>
 #include <string.h>
 
 #include "base/file.h"
@@ -28,6 +29,7 @@ enum ebb_status ebb_tok_bool(struct ebb_ctx *ctx, const struct ebb_tokenizer *to
 static bool has_word(const char *words, const char *name)
 {
     size_t length = strlen(name);
+    if (length == 0) return false;
     for (const char *at = words; (at = strstr(at, name)) != NULL; at++)
         if ((at == words || at[-1] == ' ') && (at[length] == ' ' || at[length] == '\0'))
             return true;
@@ -211,7 +213,8 @@ static void fill_alphabet(struct ebb_tokenizer *tok)
     int next = 256; /* bytes that are no printable character of Latin-1 stand from U+0100 on */
     for (int b = 0; b < 256; b++) {
         bool printable = (b >= 0x21 && b <= 0x7e) || (b >= 0xa1 && b != 0xad);
-        tok->alphabet[printable ? b : next++] = (int16_t)b;
+        tok->letters[b] = (int16_t)(printable ? b : next++);
+        tok->alphabet[tok->letters[b]] = (int16_t)b;
     }
 }
 
@@ -239,33 +242,34 @@ static enum ebb_status read_model(struct ebb_ctx *ctx, struct ebb_tokenizer *tok
     if (status == EBB_OK) status = ebb_tok_read_merges(ctx, tok, pieces->merges);
     if (status == EBB_OK && unk_text != NULL) {
         tok->model_unk = ebb_tok_lookup(tok, unk_text, strlen(unk_text));
-        if (tok->model_unk < 0)
-            status =
-                EBB_FAIL(ctx, EBB_BAD_FILE, "%s: unk_token '%s' is no token", tok->path, unk_text);
+        if (tok->model_unk < 0 || (tok->tokens[tok->model_unk].flags & EBB_TOK_VOCAB) == 0)
+            status = EBB_FAIL(ctx, EBB_BAD_FILE, "%s: unk_token '%s' is no token of model.vocab",
+                              tok->path, unk_text);
     }
     ebb_mem_free(ctx, unk_text);
     return status;
 }
 
-static enum ebb_status read_components(struct ebb_ctx *ctx, struct ebb_tokenizer *tok,
-                                       const struct file_pieces *pieces)
+static enum ebb_status read_component(struct ebb_ctx *ctx, struct ebb_tokenizer *tok,
+                                      const struct file_pieces *pieces, enum top_piece piece,
+                                      const struct ebb_tok_family *of)
 {
-    const struct ebb_tok_family *families[TOP_COUNT] = {NULL,
-                                                        ebb_tok_normalizers(),
-                                                        ebb_tok_pre_tokenizers(),
-                                                        ebb_tok_post_processors(),
-                                                        ebb_tok_decoders(),
-                                                        NULL};
-    for (int i = 0; i < TOP_COUNT; i++) {
-        if (families[i] == NULL) continue;
-        json_t *node;
-        EBB_TRY(parse_piece(ctx, tok, pieces, pieces->top[i], &node));
-        enum ebb_status status = ebb_tok_read(ctx, tok, families[i], node, 0);
-        json_decref(node);
-        EBB_TRY(status);
-    }
-    if (tok->byte_level) return EBB_OK;
-    return ebb_tok_refuse(ctx, tok, "model BPE", "without a ByteLevel pre_tokenizer");
+    json_t *node;
+    EBB_TRY(parse_piece(ctx, tok, pieces, pieces->top[piece], &node));
+    enum ebb_status status = ebb_tok_read(ctx, tok, of, node, 0);
+    if (piece == DECODER && node != NULL && !json_is_null(node)) tok->decoded = true;
+    json_decref(node);
+    return status;
+}
+
+/* A Metaspace for the text's beginning alone asks where its text came from, which normalizers
+ * blur. */
+static void decide_tracing(struct ebb_tokenizer *tok)
+{
+    for (int i = 0; i < tok->split_count; i++)
+        if (tok->splits[i].kind == EBB_TOK_METASPACE && tok->splits[i].scheme == EBB_TOK_FIRST &&
+            tok->normal_count > 0)
+            tok->traces = true;
 }
 
 static enum ebb_status read_pieces(struct ebb_ctx *ctx, struct ebb_tokenizer *tok,
@@ -274,8 +278,16 @@ static enum ebb_status read_pieces(struct ebb_ctx *ctx, struct ebb_tokenizer *to
     EBB_TRY(find_pieces(ctx, tok, pieces));
     json_t *added;
     EBB_TRY(parse_piece(ctx, tok, pieces, pieces->top[ADDED], &added));
-    enum ebb_status status = read_model(ctx, tok, pieces, added);
-    if (status == EBB_OK) status = read_components(ctx, tok, pieces);
+    /* The pre-tokenizer says whether the vocabulary is one of bytes. */
+    enum ebb_status status =
+        read_component(ctx, tok, pieces, PRE_TOKENIZER, ebb_tok_pre_tokenizers());
+    if (status == EBB_OK) status = read_model(ctx, tok, pieces, added);
+    if (status == EBB_OK)
+        status = read_component(ctx, tok, pieces, NORMALIZER, ebb_tok_normalizers());
+    if (status == EBB_OK)
+        status = read_component(ctx, tok, pieces, POST_PROCESSOR, ebb_tok_post_processors());
+    if (status == EBB_OK) status = read_component(ctx, tok, pieces, DECODER, ebb_tok_decoders());
+    decide_tracing(tok);
     if (status == EBB_OK) status = ebb_tok_read_added(ctx, tok, added);
     json_decref(added);
     return status;
@@ -304,6 +316,18 @@ struct named_token {
     int32_t *id;
 };
 
+/* A number that fits in no 64 bits is common there: transformers writes "model_max_length" 1e30 as
+ * an integer. Its digits don't matter, so that all numbers of such a file are read as reals. */
+static enum ebb_status parse_side(struct ebb_ctx *ctx, const char *path, const struct ebb_map *map,
+                                  json_t **json)
+{
+    const char *data = map->data == NULL ? "" : (const char *)map->data;
+    *json = json_loadb(data, map->bytes,
+                       JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL, NULL);
+    if (*json != NULL) return EBB_OK;
+    return ebb_json_parse(ctx, path, 0, data, map->bytes, json);
+}
+
 /* Reads DIR/name where it is there; NULL otherwise. */
 static enum ebb_status load_side(struct ebb_ctx *ctx, const char *dir, const char *name,
                                  json_t **json)
@@ -311,7 +335,13 @@ static enum ebb_status load_side(struct ebb_ctx *ctx, const char *dir, const cha
     *json = NULL;
     char *path = ebb_path_join(ctx, dir, name);
     if (path == NULL) return EBB_NO_MEMORY;
-    enum ebb_status status = ebb_file_exists(path) ? ebb_json_load(ctx, path, json) : EBB_OK;
+    struct ebb_map map = {0};
+    enum ebb_status status = EBB_OK;
+    if (ebb_file_exists(path)) {
+        status = ebb_map_open(ctx, path, &map);
+        if (status == EBB_OK) status = parse_side(ctx, path, &map, json);
+        ebb_map_close(&map);
+    }
     ebb_mem_free(ctx, path);
     return status;
 }
@@ -336,14 +366,15 @@ static enum ebb_status name_by_id(struct ebb_ctx *ctx, const struct ebb_tokenize
     if (named->id_name == NULL || *named->id >= 0) return EBB_OK;
     const json_t *value = json_object_get(json, named->id_name);
     if (json_is_array(value)) value = json_array_get(value, 0);
-    if (!json_is_integer(value)) return EBB_OK;
-    int64_t id = json_integer_value(value);
-    if (id >= 0 && id < tok->size && tok->tokens[id].flags != 0) {
+    if (!json_is_number(value)) return EBB_OK;
+    double id = json_number_value(value);
+    if (id >= 0 && id < (double)tok->size && id == floor(id) &&
+        tok->tokens[(int64_t)id].flags != 0) {
         *named->id = (int32_t)id;
         return EBB_OK;
     }
-    return EBB_FAIL(ctx, EBB_BAD_FILE, "%s: %s %lld is no token of %s", file, named->id_name,
-                    (long long)id, tok->path);
+    return EBB_FAIL(ctx, EBB_BAD_FILE, "%s: %s %.15g is no token of %s", file, named->id_name, id,
+                    tok->path);
 }
 
 /* tokenizer.json decides what stands around a text, as in transformers since version 5; older ones
@@ -427,9 +458,12 @@ enum ebb_status ebb_tokenizer_load(struct ebb_ctx *ctx, const char *dir,
 void ebb_tokenizer_free(struct ebb_ctx *ctx, struct ebb_tokenizer *tok)
 {
     if (tok == NULL) return;
-    for (int i = 0; i < tok->split_count; i++) {
-        pcre2_code_free(tok->splits[i].code);
-        ebb_mem_free(ctx, tok->splits[i].pattern);
+    for (int i = 0; i < EBB_TOK_STEPS; i++) {
+        ebb_tok_pattern_free(ctx, &tok->normals[i].pattern);
+        ebb_mem_free(ctx, tok->normals[i].content);
+        ebb_tok_pattern_free(ctx, &tok->splits[i].pattern);
+        ebb_tok_pattern_free(ctx, &tok->decodes[i].pattern);
+        ebb_mem_free(ctx, tok->decodes[i].content);
     }
     ebb_tok_added_free(ctx, &tok->before);
     ebb_tok_added_free(ctx, &tok->after);
@@ -437,6 +471,7 @@ void ebb_tokenizer_free(struct ebb_ctx *ctx, struct ebb_tokenizer *tok)
     ebb_mem_free(ctx, tok->tokens);
     ebb_mem_free(ctx, tok->table);
     ebb_mem_free(ctx, tok->merges);
+    ebb_mem_free(ctx, tok->point_ids);
     ebb_mem_free(ctx, tok->path);
     pcre2_general_context_free(tok->memory);
     ebb_mem_free(ctx, tok);

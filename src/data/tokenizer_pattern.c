@@ -1,9 +1,9 @@
 /* Patterns: what components look for in text.
  *
- * A regular expression in tokenizer.json is Oniguruma's (Ruby syntax), run here by PCRE2. Where both
- * read the same text differently the pattern is rewritten or refused: \s has no U+180E, \w is
- * Oniguruma's set, '^' and '$' are at line ends; \h, '&&' and '[' inside a class, "{1,3}+" and a few
- * more mean other things and are refused by name.
+ * A regular expression in tokenizer.json is Oniguruma's (Ruby syntax), run here by PCRE2. Where
+ * both read the same text differently the pattern is rewritten or refused: \s has no U+180E, \w is
+ * Oniguruma's set, '^' and '$' are at line ends; \h, '&&' and '[' inside a class, "{1,3}+" and a
+ * few more mean other things and are refused by name. \p{Han} is the script alone.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
 
@@ -55,8 +55,8 @@ static enum ebb_status each_literal(struct ebb_ctx *ctx, const struct ebb_tok_pa
 {
     size_t previous = 0;
     while (previous < bytes) {
-        const char *found = memmem(text + previous, bytes - previous, pattern->text,
-                                   pattern->bytes);
+        const char *found =
+            memmem(text + previous, bytes - previous, pattern->text, pattern->bytes);
         if (found == NULL) return fn(ctx, user, previous, bytes, false);
         size_t start = (size_t)(found - text);
         if (previous != start) EBB_TRY(fn(ctx, user, previous, start, false));
@@ -171,6 +171,33 @@ static const char *odd_syntax(const char *text, bool in_class)
     return NULL;
 }
 
+/* Properties with long names that are no scripts. */
+static bool is_script(const char *name, size_t bytes)
+{
+    static const char *const others[] = {"Alphabetic",  "Any",
+                                         "White_Space", "Lowercase",
+                                         "Uppercase",   "Emoji",
+                                         "ASCII",       "Extended_Pictographic"};
+    if (bytes < 3) return false; /* general categories */
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+        if (bytes == strlen(others[i]) && strncmp(name, others[i], bytes) == 0) return false;
+    return true;
+}
+
+/* The braces behind an escape. A script's characters are those of that script alone: PCRE2 counts
+ * others that are used with it too, unless told. */
+static enum ebb_status add_braces(struct ebb_ctx *ctx, struct ebb_str *out, const char *escape,
+                                  const char *braces, size_t bytes)
+{
+    bool property = bytes > 2 && (escape[1] == 'p' || escape[1] == 'P');
+    size_t start = property && braces[1] == '^' ? 2 : 1;
+    if (!property || bytes <= start + 1 || !is_script(braces + start, bytes - start - 1))
+        return ebb_str_add(ctx, out, braces, bytes);
+    EBB_TRY(ebb_str_add(ctx, out, braces, start));
+    EBB_TRY(ebb_str_add(ctx, out, "sc:", 3));
+    return ebb_str_add(ctx, out, braces + start, bytes - start);
+}
+
 /* Writes the PCRE2 pattern, or sets *refused to what stands in the way. */
 static enum ebb_status rewrite(struct ebb_ctx *ctx, const char *pattern, struct ebb_str *out,
                                const char **refused)
@@ -192,7 +219,7 @@ static enum ebb_status rewrite(struct ebb_ctx *ctx, const char *pattern, struct 
             if (strchr("pPx", pattern[i + 1]) != NULL && pattern[i + 2] == '{')
                 braces = strcspn(pattern + i + 2, "}") + 1;
             if (braces > strlen(pattern + i + used)) braces = strlen(pattern + i + used);
-            EBB_TRY(ebb_str_add(ctx, out, pattern + i + used, braces));
+            EBB_TRY(add_braces(ctx, out, pattern + i, pattern + i + used, braces));
             i += used + braces;
             continue;
         }

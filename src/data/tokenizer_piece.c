@@ -68,10 +68,26 @@ struct ebb_tok_piece ebb_tok_piece_part(const struct ebb_tok_piece *piece, size_
                                   piece->places == NULL ? NULL : piece->places + start};
 }
 
-struct ebb_tok_place ebb_tok_piece_place(const struct ebb_tok_piece *piece)
+struct ebb_tok_place ebb_tok_place_of(const struct ebb_tok_piece *piece, size_t start, size_t stop)
+{
+    if (piece->places == NULL || start == stop) return (struct ebb_tok_place){0, 0};
+    return (struct ebb_tok_place){piece->places[start].start, piece->places[stop - 1].stop};
+}
+
+struct ebb_tok_place ebb_tok_place_after(const struct ebb_tok_piece *piece, size_t at)
+{
+    int32_t point;
+    if (piece->places == NULL || at == piece->bytes) return (struct ebb_tok_place){0, 0};
+    return ebb_tok_place_of(piece, at, at + ebb_tok_read_point(piece->data + at, &point));
+}
+
+struct ebb_tok_place ebb_tok_place_before(const struct ebb_tok_piece *piece, size_t at)
 {
     if (piece->places == NULL || piece->bytes == 0) return (struct ebb_tok_place){0, 0};
-    return (struct ebb_tok_place){piece->places[0].start, piece->places[piece->bytes - 1].stop};
+    if (at == 0) return (struct ebb_tok_place){piece->places[0].start, piece->places[0].start};
+    size_t start = at - 1;
+    while (start > 0 && ((unsigned char)piece->data[start] & 0xc0) == 0x80) start--;
+    return ebb_tok_place_of(piece, start, at);
 }
 
 /* ---- buffers ---- */
@@ -112,25 +128,13 @@ enum ebb_status ebb_tok_buffer_copy(struct ebb_ctx *ctx, struct ebb_tok_buffer *
     return ebb_str_add(ctx, &buffer->text, piece->data + start, stop - start);
 }
 
-/* Where piece[start .. stop) stands; between two bytes where that is empty. */
-static struct ebb_tok_place place_of(const struct ebb_tok_piece *piece, size_t start, size_t stop)
-{
-    if (stop > start)
-        return (struct ebb_tok_place){piece->places[start].start, piece->places[stop - 1].stop};
-    size_t at = start < piece->bytes ? piece->places[start].start
-                : start > 0          ? piece->places[start - 1].stop
-                                     : 0;
-    return (struct ebb_tok_place){at, at};
-}
-
 enum ebb_status ebb_tok_buffer_put(struct ebb_ctx *ctx, struct ebb_tok_buffer *buffer,
-                                   const struct ebb_tok_piece *piece, size_t start, size_t stop,
+                                   const struct ebb_tok_piece *piece, struct ebb_tok_place place,
                                    const char *text, size_t bytes)
 {
     if (bytes == 0) return EBB_OK;
     if (piece->places != NULL) {
         EBB_TRY(reserve(ctx, buffer, bytes));
-        struct ebb_tok_place place = place_of(piece, start, stop);
         for (size_t i = 0; i < bytes; i++) buffer->places[buffer->text.bytes + i] = place;
     }
     return ebb_str_add(ctx, &buffer->text, text, bytes);

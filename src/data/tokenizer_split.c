@@ -79,7 +79,7 @@ static enum ebb_status run_prefix_space(struct ebb_ctx *ctx, struct ebb_encoder 
     if (continues || piece.data[0] == ' ')
         return ebb_tok_split_run(ctx, encoder, step + 1, piece, out);
     ebb_tok_buffer_clear(buffer);
-    EBB_TRY(ebb_tok_buffer_put(ctx, buffer, &piece, 0, 0, " ", 1));
+    EBB_TRY(ebb_tok_buffer_put(ctx, buffer, &piece, ebb_tok_place_after(&piece, 0), " ", 1));
     EBB_TRY(ebb_tok_buffer_copy(ctx, buffer, &piece, 0, piece.bytes));
     return ebb_tok_split_run(ctx, encoder, step + 1, ebb_tok_buffer_piece(buffer, &piece), out);
 }
@@ -97,20 +97,22 @@ static enum ebb_status run_metaspace(struct ebb_ctx *ctx, struct ebb_encoder *en
     const struct ebb_tok_split *split = &encoder->tok->splits[step];
     const struct ebb_tok_pattern *mark = &split->pattern;
     struct ebb_tok_buffer *buffer = &encoder->rewritten[step];
-    bool marked = piece.data[0] == ' ' || (piece.bytes >= mark->bytes &&
-                                           memcmp(piece.data, mark->text, mark->bytes) == 0);
+    bool marked = piece.data[0] == ' ' ||
+                  (piece.bytes >= mark->bytes && memcmp(piece.data, mark->text, mark->bytes) == 0);
     bool prepends = split->scheme == EBB_TOK_ALWAYS ||
                     (split->scheme == EBB_TOK_FIRST && is_first(encoder, &piece));
     ebb_tok_buffer_clear(buffer);
     if (prepends && !marked && !encoder->at_start)
-        EBB_TRY(ebb_tok_buffer_put(ctx, buffer, &piece, 0, 0, mark->text, mark->bytes));
+        EBB_TRY(ebb_tok_buffer_put(ctx, buffer, &piece, ebb_tok_place_after(&piece, 0), mark->text,
+                                   mark->bytes));
     encoder->at_start = false;
     for (size_t at = 0; at < piece.bytes;) {
         const char *space = memchr(piece.data + at, ' ', piece.bytes - at);
         size_t stop = space == NULL ? piece.bytes : (size_t)(space - piece.data);
         EBB_TRY(ebb_tok_buffer_copy(ctx, buffer, &piece, at, stop));
         if (space == NULL) break;
-        EBB_TRY(ebb_tok_buffer_put(ctx, buffer, &piece, stop, stop + 1, mark->text, mark->bytes));
+        EBB_TRY(ebb_tok_buffer_put(ctx, buffer, &piece, ebb_tok_place_of(&piece, stop, stop + 1),
+                                   mark->text, mark->bytes));
         at = stop + 1;
     }
     return ebb_tok_split_run(ctx, encoder, step + 1, ebb_tok_buffer_piece(buffer, &piece), out);
@@ -149,7 +151,7 @@ static enum ebb_status add_step(struct ebb_ctx *ctx, struct ebb_tokenizer *tok,
 static enum ebb_status add_isolated(struct ebb_ctx *ctx, struct ebb_tokenizer *tok,
                                     const char *pattern)
 {
-    struct ebb_tok_split *split;
+    struct ebb_tok_split *split = NULL;
     EBB_TRY(add_step(ctx, tok, EBB_TOK_PATTERN, &split));
     return ebb_tok_pattern_regex(ctx, tok, "pre_tokenizer", pattern, &split->pattern);
 }
@@ -168,7 +170,7 @@ static enum ebb_status read_split(struct ebb_ctx *ctx, struct ebb_tokenizer *tok
     while (behavior < EBB_TOK_BEHAVIOR_COUNT && strcmp(name, names[behavior]) != 0) behavior++;
     if (behavior == EBB_TOK_BEHAVIOR_COUNT)
         return ebb_tok_refuse(ctx, tok, "Split with behavior", name);
-    struct ebb_tok_split *split;
+    struct ebb_tok_split *split = NULL;
     EBB_TRY(add_step(ctx, tok, EBB_TOK_PATTERN, &split));
     split->behavior = (enum ebb_tok_behavior)behavior;
     split->invert = invert;
@@ -191,7 +193,7 @@ static enum ebb_status read_byte_level(struct ebb_ctx *ctx, struct ebb_tokenizer
                                        const json_t *node)
 {
     bool prefix_space, use_regex;
-    struct ebb_tok_split *split;
+    struct ebb_tok_split *split = NULL;
     EBB_TRY(ebb_tok_bool(ctx, tok, node, "add_prefix_space", true, &prefix_space));
     EBB_TRY(ebb_tok_bool(ctx, tok, node, "use_regex", true, &use_regex));
     if (tok->byte_level)
@@ -233,7 +235,7 @@ static enum ebb_status read_metaspace(struct ebb_ctx *ctx, struct ebb_tokenizer 
 {
     static const char who[] = "pre_tokenizer";
     bool splits;
-    struct ebb_tok_split *split;
+    struct ebb_tok_split *split = NULL;
     EBB_TRY(ebb_tok_bool(ctx, tok, node, "split", true, &splits));
     EBB_TRY(add_step(ctx, tok, EBB_TOK_METASPACE, &split));
     EBB_TRY(ebb_tok_read_scheme(ctx, tok, node, who, &split->scheme));
