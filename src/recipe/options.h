@@ -135,7 +135,8 @@ enum ebb_status ebb_options_file(struct ebb_options *options, const char *path);
 enum ebb_status ebb_options_text(struct ebb_options *options, const char *name, const char *text);
 /* A command's arguments: `key=value`, `--key=value`, `--key value`, `--flag`; '-' and '_' are
  * the same in keys. What is none of these is positional: for EBB_COMMAND_INIT config and
- * output_dir, for EBB_COMMAND_TOKENIZE the model's directory, else the configuration file, which is read before the other arguments are applied. */
+ * output_dir, for EBB_COMMAND_TOKENIZE the model's directory, else the configuration file, which is
+ * read before the other arguments are applied. */
 enum ebb_status ebb_options_arguments(struct ebb_options *options, int count,
                                       char *const *arguments);
 /* One value, as an argument gives it. */
