@@ -44,9 +44,9 @@ static int open_stop_fd(void)
 }
 
 /* Lets OpenMP's threads sleep while they wait. By default they spin for some milliseconds at the
- * end of each of the thousands of parallel regions of a step, which costs nothing on an idle machine
- * and slows a busy one down many times. The library reads this when it is loaded, so the program
- * starts once more; whoever sets either variable decides for himself. */
+ * end of each of the thousands of parallel regions of a step, which costs nothing on an idle
+ * machine and slows a busy one down many times. The library reads this when it is loaded, so the
+ * program starts once more; whoever sets either variable decides for himself. */
 static void start_with_sleeping_threads(char **argv)
 {
     if (getenv("OMP_WAIT_POLICY") || getenv("GOMP_SPINCOUNT")) return;

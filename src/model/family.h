@@ -2,8 +2,8 @@
  * has.
  *
  * A family's file ends in one `const struct ebb_family` and is named once more, in family_list.h;
- * no other file may name a family. What a configuration may say and Ebb does not compute is refused by
- * table too, so that nothing that would change the numbers passes unseen.
+ * no other file may name a family. What a configuration may say and Ebb does not compute is refused
+ * by table too, so that nothing that would change the numbers passes unseen.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef EBB_MODEL_FAMILY_H
 #define EBB_MODEL_FAMILY_H
