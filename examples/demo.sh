@@ -15,9 +15,6 @@ out=$1/demo
 for program in "$ebb" "$1/demo_data"; do
     [ -x "$program" ] || { echo "demo: there is no '$program': build first (./do build)" >&2; exit 2; }
 done
-# Threads that wait sleep: faster where other programs want the processors too.
-OMP_WAIT_POLICY=${OMP_WAIT_POLICY:-passive}
-export OMP_WAIT_POLICY
 start=$(date +%s)
 pid=""
 trap '[ -z "$pid" ] || kill "$pid" 2>/dev/null || true' EXIT

@@ -43,14 +43,14 @@ static int open_stop_fd(void)
     return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
-/* Lets OpenMP's threads sleep while they wait. By default they spin for some milliseconds at the
- * end of each of the thousands of parallel regions of a step, which costs nothing on an idle
- * machine and slows a busy one down many times. The library reads this when it is loaded, so the
- * program starts once more; whoever sets either variable decides for himself. */
-static void start_with_sleeping_threads(char **argv)
+/* Has OpenMP's threads spin for a tenth of a millisecond while they wait, then sleep. By default
+ * they spin for some milliseconds at the end of each of the thousands of parallel regions of a
+ * step, which slows a busy machine down many times (docs/SPEED.md). The library reads this when it
+ * is loaded, so the program starts once more; whoever sets either variable decides for himself. */
+static void start_with_short_spins(char **argv)
 {
     if (getenv("OMP_WAIT_POLICY") || getenv("GOMP_SPINCOUNT")) return;
-    if (setenv("OMP_WAIT_POLICY", "passive", 1) == 0) execv("/proc/self/exe", argv);
+    if (setenv("GOMP_SPINCOUNT", "10000", 1) == 0) execv("/proc/self/exe", argv);
 }
 
 static bool wants_help(int count, char *const *words)
@@ -75,7 +75,7 @@ static enum ebb_status run(struct ebb_cli *cli, const char *name)
 
 int main(int argc, char **argv)
 {
-    start_with_sleeping_threads(argv);
+    start_with_short_spins(argv);
     setlocale(LC_CTYPE, "");
     /* A closed pipe or a full quota is then an error that a write reports. */
     signal(SIGPIPE, SIG_IGN);
