@@ -315,7 +315,6 @@ static void nested_mappings_of_torchtune_are_dotted_keys(void **state)
                        "model:\n"
                        "  _component_: x\n"
                        "  lora_rank: 4\n"
-                       "  lora_attn_modules: [q_proj]\n"
                        "metric_logger:\n"
                        "  _component_: y\n"
                        "  log_dir: z\n";
@@ -325,6 +324,19 @@ static void nested_mappings_of_torchtune_are_dotted_keys(void **state)
     assert_int_equal(f.config.lora_r, 4);
     assert_contains(f.log, "'metric_logger' is not used: metrics go to output_dir/metrics.jsonl");
     assert_contains(f.log, "'model._component_' is not used");
+    end(&f);
+}
+
+/* It would change which weights are trained: never passed over. */
+static void modules_of_torchtune_stop_and_name_the_key(void **state)
+{
+    (void)state;
+    struct fixture f;
+    begin(&f, EBB_COMMAND_SFT);
+    const char *text = "model:\n  lora_attn_modules: [q_proj, v_proj]\n";
+    assert_int_equal(ebb_options_text(f.options, "conf.yaml", text), EBB_UNSUPPORTED);
+    assert_contains(ebb_error_text(f.ctx), "lora_target_modules");
+    ebb_error_clear(f.ctx);
     end(&f);
 }
 
@@ -844,6 +856,7 @@ int main(void)
         cmocka_unit_test(values_remember_where_they_were_set),
         cmocka_unit_test(null_means_the_default),
         cmocka_unit_test(nested_mappings_of_torchtune_are_dotted_keys),
+        cmocka_unit_test(modules_of_torchtune_stop_and_name_the_key),
         cmocka_unit_test(lists_of_names_are_taken_as_lists_and_as_text),
         cmocka_unit_test(sizes_and_shares_are_told_apart),
         cmocka_unit_test(a_training_file_serves_evaluation_and_says_what_it_leaves),

@@ -139,6 +139,7 @@ static enum ebb_status continue_all(struct ebb_cli *cli, const struct ebb_config
         EBB_TRY(ebb_generate(cli->ctx, engine, setup->tokenizer, prompts->texts[i], &keys,
                              print_piece, NULL, &result));
         fputc('\n', stdout);
+        fflush(stdout);
         ebb_log(cli->ctx, EBB_LOG_INFO, "generate",
                 "%lld prompt tokens in %.2f s, %lld new tokens in %.2f s%s",
                 (long long)result.prompt_tokens, result.prompt_seconds,

@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 /* ---- splits: "train", "train[:90%]" ---- */
 
@@ -151,6 +152,25 @@ static enum ebb_status find_in_dir(struct ebb_ctx *ctx, struct ebb_records *reco
     return status;
 }
 
+/* What people have data in and Ebb does not read, by the end of the file's name. */
+static enum ebb_status refuse_known_format(struct ebb_ctx *ctx, const char *path)
+{
+    static const struct {
+        const char *end, *name;
+    } formats[] = {{".csv", "CSV"},     {".tsv", "TSV"}, {".parquet", "Parquet"},
+                   {".arrow", "Arrow"}, {".gz", "gzip"}, {".zst", "zstd"}};
+    size_t bytes = strlen(path);
+    for (size_t i = 0; i < sizeof formats / sizeof formats[0]; i++) {
+        size_t end = strlen(formats[i].end);
+        if (bytes > end && strcasecmp(path + bytes - end, formats[i].end) == 0)
+            return EBB_FAIL(ctx, EBB_UNSUPPORTED,
+                            "%s: %s is not read\na data set is a .json or .jsonl file; "
+                            "Dataset.to_json of Hugging Face's datasets writes one",
+                            path, formats[i].name);
+    }
+    return EBB_OK;
+}
+
 static enum ebb_status find_files(struct ebb_ctx *ctx, struct ebb_records *records,
                                   const char *path, const char *split)
 {
@@ -160,6 +180,7 @@ static enum ebb_status find_files(struct ebb_ctx *ctx, struct ebb_records *recor
                         "%s: no such file or directory\na data set is a .json or .jsonl file, or a "
                         "directory of them",
                         path);
+    EBB_TRY(refuse_known_format(ctx, path));
     const char *slash = strrchr(path, '/');
     const char *name = slash == NULL ? path : slash + 1;
     if (strcmp(split, "train") != 0 && !begins_with(name, split))

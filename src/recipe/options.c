@@ -479,12 +479,12 @@ static enum ebb_status fail_unknown(struct ebb_options *options, const struct eb
         const struct ebb_option *option = near ? ebb_option_find(near) : NULL;
         const char *command = ebb_command_name(options->command);
         if (near && strcmp(near, option->key) != 0)
-            status = EBB_FAIL(
-                options->ctx, EBB_BAD_CONFIG,
-                "unknown key '%s'\n"
-                "where: %s\n"
-                "try:   '%s', which is another spelling of '%s' (ebb help %s)",
-                origin->key, ebb_options_where_origin(options, origin), near, option->key, command);
+            status = EBB_FAIL(options->ctx, EBB_BAD_CONFIG,
+                              "unknown key '%s'\n"
+                              "where: %s\n"
+                              "try:   '%s', which is another spelling of '%s' (ebb help %s)",
+                              origin->key, ebb_options_where_origin(options, origin), near,
+                              option->key, command);
         else if (near)
             status = EBB_FAIL(options->ctx, EBB_BAD_CONFIG,
                               "unknown key '%s'\nwhere: %s\ntry:   '%s' (ebb help %s)", origin->key,
@@ -840,7 +840,12 @@ static enum ebb_status positional(struct ebb_options *options, const char *word,
                         ebb_command_name(options->command), ebb_command_usage(options->command));
     ++*places;
     if (has_own) return ebb_options_set(options, own[row].keys[*places - 1], word);
-    if (!ebb_file_exists(word) || ebb_dir_exists(word))
+    if (ebb_dir_exists(word))
+        return EBB_FAIL(options->ctx, EBB_BAD_CONFIG,
+                        "'%s' is a directory, a configuration file is wanted here\n"
+                        "try:   model_name_or_path=%s",
+                        word, word);
+    if (!ebb_file_exists(word))
         return EBB_FAIL(options->ctx, EBB_BAD_CONFIG,
                         "there is no configuration file '%s'\n"
                         "try:   'ebb configs copy NAME %s' writes one to start from",

@@ -135,10 +135,9 @@ static const struct ebb_option table[] = {
     {KEY(output_dir), .group = EBB_GROUP_TRAINING, .type = EBB_OPTION_STRING,
      .commands = TRAIN | MERGE | INIT, .required = SFT | MERGE | INIT,
      .aliases = "out_dir output output_directory",
-     .help =
-         "The directory for the result; for training also checkpoints, metrics.jsonl and "
-         "run.json. It is made where it does not exist. One that holds another run is refused: "
-         "see resume_from_checkpoint and overwrite_output_dir."},
+     .help = "The directory for the result; for training also checkpoints, metrics.jsonl and "
+             "run.json. It is made where it does not exist. One that holds another run is refused: "
+             "see resume_from_checkpoint and overwrite_output_dir."},
     {KEY(overwrite_output_dir), .group = EBB_GROUP_TRAINING, .type = EBB_OPTION_BOOL,
      .commands = SFT, .text = "false",
      .help = "Removes checkpoints, metrics and results of an earlier run in output_dir before "
@@ -448,8 +447,7 @@ static const struct ebb_foreign_key foreign[] = {
     {"deterministic cudnn_deterministic_mode full_determinism", false, "",
      "runs on the CPU are always deterministic, bit for bit"},
     {"use_liger_kernel use_liger liger_kernel enable_liger_kernel liger_kernel_config plugins",
-     false, "",
-     "Ebb always computes the loss in chunks, so that logits never exist whole"},
+     false, "", "Ebb always computes the loss in chunks, so that logits never exist whole"},
     {"loss chunked_nll loss_type loss.", false, "",
      "Ebb always trains on cross-entropy, computed in chunks of the labels"},
     {"flash_attention flash_attn attn_implementation sdp_attention xformers_attention padding_free",
@@ -499,8 +497,7 @@ static const struct ebb_foreign_key foreign[] = {
      false, "",
      "'ebb sft' trains, and evaluates as eval_strategy says; evaluation keeps no logits"},
     {"lora_bias bias lora_task_type task_type init_lora_weights peft_type lora_fan_in_fan_out",
-     false, "",
-     "adapters start and are saved as PEFT's plain LoRA without biases"},
+     false, "", "adapters start and are saved as PEFT's plain LoRA without biases"},
     {"model_type tokenizer_type trust_remote_code use_fast_tokenizer model_revision revision "
      "model_code_revision "
      "cache_dir special_tokens strict attn_bias use_cache is_llama_derived_model tokenizer.path "
@@ -508,12 +505,16 @@ static const struct ebb_foreign_key foreign[] = {
      false, "",
      "model and tokenizer are what the model's directory says; no code is ever loaded from it"},
     {"model._component_ tokenizer._component_ dataset._component_ checkpointer._component_ "
-     "checkpointer. loss._component_ lr_scheduler._component_ model.lora_attn_modules",
+     "checkpointer. loss._component_ lr_scheduler._component_",
      false, "",
      "Ebb has no components: model and data are named by model_name_or_path and dataset_name, "
      "LoRA by lora_*"},
+    {"model.lora_attn_modules", true, "",
+     "lora_target_modules names the projections to adapt: q_proj, k_proj, v_proj, o_proj "
+     "(torchtune's output_proj), gate_proj, up_proj, down_proj"},
     {"max_steps_per_epoch", true, "none", "max_steps ends the run after so many optimizer steps"},
-    {"tf32 bf16_full_eval fp16_full_eval auto_find_batch_size accelerator_config", false, "",
+    {"tf32", false, "", "products of float32 values are computed in float32"},
+    {"bf16_full_eval fp16_full_eval auto_find_batch_size accelerator_config", false, "",
      "evaluation runs inside the plan in the type of training"},
     {"eos_token tokens special_tokens.", true, "none",
      "special tokens are what the model's tokenizer_config.json names"},

@@ -31,11 +31,10 @@ static enum ebb_status find_base(struct ebb_setup *setup, const struct ebb_recip
     EBB_TRY(ebb_adapter_config_load(setup->ctx, setup->adapter_dir, &adapter));
     enum ebb_status status = EBB_OK;
     if (adapter.base_model == NULL || adapter.base_model[0] == 0)
-        status = EBB_FAIL(
-            setup->ctx, EBB_BAD_CONFIG,
-            "the adapter in '%s' does not name its base model\n"
-            "try:   model_name_or_path=BASE adapter_name_or_path=%s",
-            setup->adapter_dir, setup->adapter_dir);
+        status = EBB_FAIL(setup->ctx, EBB_BAD_CONFIG,
+                          "the adapter in '%s' does not name its base model\n"
+                          "try:   model_name_or_path=BASE adapter_name_or_path=%s",
+                          setup->adapter_dir, setup->adapter_dir);
     if (status == EBB_OK) {
         setup->base_name = ebb_mem_strdup(setup->ctx, adapter.base_model);
         status = setup->base_name
@@ -52,11 +51,10 @@ static enum ebb_status find_dirs(struct ebb_setup *setup, const struct ebb_recip
     const struct ebb_config *config = setup->config;
     enum ebb_status status = EBB_OK;
     if (config->model_name_or_path == NULL && config->adapter_name_or_path == NULL)
-        return EBB_FAIL(
-            ctx, EBB_BAD_CONFIG,
-            "'ebb %s' needs 'model_name_or_path' or 'adapter_name_or_path'\n"
-            "help:  ebb help model_name_or_path",
-            ebb_command_name(ebb_options_command(setup->options)));
+        return EBB_FAIL(ctx, EBB_BAD_CONFIG,
+                        "'ebb %s' needs 'model_name_or_path' or 'adapter_name_or_path'\n"
+                        "help:  ebb help model_name_or_path",
+                        ebb_command_name(ebb_options_command(setup->options)));
     if (config->adapter_name_or_path)
         EBB_TRY(ebb_model_find(ctx, config->adapter_name_or_path, &env->hub, &setup->adapter_dir));
     if (config->model_name_or_path == NULL) return find_base(setup, env);
@@ -114,8 +112,25 @@ int64_t ebb_setup_budget(const struct ebb_amount *amount)
     return 0;
 }
 
+/* A model directory without a tokenizer that Ebb reads. */
+static enum ebb_status want_tokenizer(struct ebb_setup *setup)
+{
+    char *path = ebb_path_join(setup->ctx, setup->model_dir, "tokenizer.json");
+    if (path == NULL) return EBB_NO_MEMORY;
+    bool there = ebb_file_exists(path);
+    ebb_mem_free(setup->ctx, path);
+    if (there) return EBB_OK;
+    return EBB_FAIL(setup->ctx, EBB_BAD_FILE,
+                    "there is no tokenizer.json in '%s'\n"
+                    "try:   copy the model's tokenizer there; transformers' "
+                    "AutoTokenizer...save_pretrained makes one from a tokenizer.model\n"
+                    "       for a model of 'ebb init': --tokenizer bytes",
+                    setup->model_dir);
+}
+
 enum ebb_status ebb_setup_tokenizer(struct ebb_setup *setup)
 {
+    EBB_TRY(want_tokenizer(setup));
     EBB_TRY(ebb_tokenizer_load(setup->ctx, setup->model_dir, &setup->tokenizer));
     int64_t tokens = ebb_tokenizer_vocab_size(setup->tokenizer);
     if (tokens > setup->model->vocab)
@@ -237,10 +252,9 @@ static enum ebb_status assume_capacity(struct ebb_setup *setup)
     const struct ebb_config *config = setup->config;
     struct ebb_capacity *capacity = &setup->request.capacity;
     if (config->max_length == EBB_AUTO_INT)
-        return EBB_FAIL(
-            setup->ctx, EBB_BAD_CONFIG,
-            "without dataset_name 'ebb plan' needs max_length\n"
-            "try:   max_length=2048, or dataset_name=FILE to plan for its samples");
+        return EBB_FAIL(setup->ctx, EBB_BAD_CONFIG,
+                        "without dataset_name 'ebb plan' needs max_length\n"
+                        "try:   max_length=2048, or dataset_name=FILE to plan for its samples");
     setup->max_length = config->max_length;
     int64_t batch = config->per_device_train_batch_size;
     if (config->eval_strategy != EBB_STRATEGY_KEY_NO && setup->eval_batch > batch)
@@ -373,12 +387,11 @@ enum ebb_status ebb_setup_training(struct ebb_setup *setup)
     request->evaluate = setup->eval != NULL || config->eval_strategy != EBB_STRATEGY_KEY_NO;
     request->stochastic_rounding = config->stochastic_rounding;
     if (config->stochastic_rounding && request->storage == EBB_F32)
-        return EBB_FAIL(
-            setup->ctx, EBB_BAD_CONFIG,
-            "stochastic_rounding has no effect: dtype auto is float32 for this model\n"
-            "where: %s\n"
-            "try:   dtype: bfloat16, or remove it",
-            ebb_options_where(setup->options, "stochastic_rounding"));
+        return EBB_FAIL(setup->ctx, EBB_BAD_CONFIG,
+                        "stochastic_rounding has no effect: dtype auto is float32 for this model\n"
+                        "where: %s\n"
+                        "try:   dtype: bfloat16, or remove it",
+                        ebb_options_where(setup->options, "stochastic_rounding"));
     request->optimizer = (struct ebb_optimizer_keys){.sgd = config->optim == EBB_OPTIM_KEY_SGD,
                                                      .beta1 = config->adam_beta1,
                                                      .beta2 = config->adam_beta2,

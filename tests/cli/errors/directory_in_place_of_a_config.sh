@@ -1,0 +1,2 @@
+mkdir model
+ebb sft model
