@@ -4,6 +4,7 @@
 
 #include <limits.h>
 #include <string.h>
+#include <utf8proc.h>
 
 static bool is_space(char c)
 {
@@ -97,26 +98,7 @@ static bool read_hex4(const char *text, size_t bytes, uint32_t *value)
 
 static size_t put_utf8(uint32_t point, char out[4])
 {
-    if (point < 0x80) {
-        out[0] = (char)point;
-        return 1;
-    }
-    if (point < 0x800) {
-        out[0] = (char)(0xc0 | point >> 6);
-        out[1] = (char)(0x80 | (point & 0x3f));
-        return 2;
-    }
-    if (point < 0x10000) {
-        out[0] = (char)(0xe0 | point >> 12);
-        out[1] = (char)(0x80 | (point >> 6 & 0x3f));
-        out[2] = (char)(0x80 | (point & 0x3f));
-        return 3;
-    }
-    out[0] = (char)(0xf0 | point >> 18);
-    out[1] = (char)(0x80 | (point >> 12 & 0x3f));
-    out[2] = (char)(0x80 | (point >> 6 & 0x3f));
-    out[3] = (char)(0x80 | (point & 0x3f));
-    return 4;
+    return (size_t)utf8proc_encode_char((utf8proc_int32_t)point, (utf8proc_uint8_t *)out);
 }
 
 /* One escape, `text` behind its backslash. Returns the bytes read, 0 where it is none. */

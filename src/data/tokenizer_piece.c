@@ -4,6 +4,7 @@
  * Places are kept only where somebody asks: they cost sixteen bytes a byte.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
+#include <utf8proc.h>
 
 #include "data/tokenizer_int.h"
 
@@ -30,26 +31,7 @@ size_t ebb_tok_read_point(const char *text, int32_t *point)
 
 size_t ebb_tok_write_point(int32_t point, char out[4])
 {
-    if (point < 0x80) {
-        out[0] = (char)point;
-        return 1;
-    }
-    if (point < 0x800) {
-        out[0] = (char)(0xc0 | point >> 6);
-        out[1] = (char)(0x80 | (point & 0x3f));
-        return 2;
-    }
-    if (point < 0x10000) {
-        out[0] = (char)(0xe0 | point >> 12);
-        out[1] = (char)(0x80 | (point >> 6 & 0x3f));
-        out[2] = (char)(0x80 | (point & 0x3f));
-        return 3;
-    }
-    out[0] = (char)(0xf0 | point >> 18);
-    out[1] = (char)(0x80 | (point >> 12 & 0x3f));
-    out[2] = (char)(0x80 | (point >> 6 & 0x3f));
-    out[3] = (char)(0x80 | (point & 0x3f));
-    return 4;
+    return (size_t)utf8proc_encode_char(point, (utf8proc_uint8_t *)out);
 }
 
 bool ebb_tok_is_point(const char *text, size_t bytes)
