@@ -37,9 +37,13 @@ enum ebb_status ebb_json_parse(struct ebb_ctx *ctx, const char *name, int line, 
     if (bytes == 0)
         return EBB_FAIL(ctx, EBB_BAD_FILE, "%s:%d:1: nothing is here, a JSON value is wanted", name,
                         line + 1);
+    const size_t flags = JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL | JSON_DECODE_ANY;
     json_error_t error;
-    *json =
-        json_loadb(data, bytes, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL | JSON_DECODE_ANY, &error);
+    *json = json_loadb(data, bytes, flags, &error);
+    /* transformers writes "model_max_length" 1e30 as an integer, which no 64 bits hold: all numbers
+     * of such a file are read as reals then. */
+    if (*json == NULL && json_error_code(&error) == json_error_numeric_overflow)
+        *json = json_loadb(data, bytes, flags | JSON_DECODE_INT_AS_REAL, &error);
     return *json != NULL ? EBB_OK : fail_parse(ctx, name, line, &error);
 }
 

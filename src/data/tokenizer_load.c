@@ -316,18 +316,6 @@ struct named_token {
     int32_t *id;
 };
 
-/* A number that fits in no 64 bits is common there: transformers writes "model_max_length" 1e30 as
- * an integer. Its digits don't matter, so that all numbers of such a file are read as reals. */
-static enum ebb_status parse_side(struct ebb_ctx *ctx, const char *path, const struct ebb_map *map,
-                                  json_t **json)
-{
-    const char *data = map->data == NULL ? "" : (const char *)map->data;
-    *json = json_loadb(data, map->bytes,
-                       JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL, NULL);
-    if (*json != NULL) return EBB_OK;
-    return ebb_json_parse(ctx, path, 0, data, map->bytes, json);
-}
-
 /* Reads DIR/name where it is there; NULL otherwise. */
 static enum ebb_status load_side(struct ebb_ctx *ctx, const char *dir, const char *name,
                                  json_t **json)
@@ -335,13 +323,7 @@ static enum ebb_status load_side(struct ebb_ctx *ctx, const char *dir, const cha
     *json = NULL;
     char *path = ebb_path_join(ctx, dir, name);
     if (path == NULL) return EBB_NO_MEMORY;
-    struct ebb_map map = {0};
-    enum ebb_status status = EBB_OK;
-    if (ebb_file_exists(path)) {
-        status = ebb_map_open(ctx, path, &map);
-        if (status == EBB_OK) status = parse_side(ctx, path, &map, json);
-        ebb_map_close(&map);
-    }
+    enum ebb_status status = ebb_file_exists(path) ? ebb_json_load(ctx, path, json) : EBB_OK;
     ebb_mem_free(ctx, path);
     return status;
 }
