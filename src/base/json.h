@@ -14,9 +14,10 @@
 extern "C" {
 #endif
 
-/* Duplicate keys and anything after the value are errors. Where an integer is beyond 64 bits, all
- * integers of the text are read as reals (ebb_json_int64 still takes those that are exact). NUL characters in strings are allowed.
- * EBB_BAD_FILE with "path:line:column: what was expected". The caller owns *json. */
+/* Duplicate keys and anything after the value are errors. Where an integer is beyond 64 bits,
+ * all integers of the text are read as reals (ebb_json_int64 still takes those that are exact).
+ * NUL characters in strings are allowed. EBB_BAD_FILE with "path:line:column: what was
+ * expected". The caller owns *json. */
 enum ebb_status ebb_json_load(struct ebb_ctx *ctx, const char *path, json_t **json);
 /* The same for text in memory; `name` stands for the path in messages, `line` is added to line
  * numbers (0 for none). */
