@@ -79,6 +79,21 @@ static void deep_nesting_is_an_error_and_no_crash(void **state)
     assert_says(*state, "depth");
 }
 
+/* The writer once took 1000 levels for a cycle, and a parser's limit is 2048. */
+static void what_is_deep_and_was_read_can_be_written(void **state)
+{
+    enum { LEVELS = 2000 };
+    static char text[2 * LEVELS + 1];
+    memset(text, '[', LEVELS);
+    memset(text + LEVELS, ']', LEVELS);
+    json_t *json = parse(*state, text);
+    struct ebb_str out = {0};
+    assert_int_equal(ebb_json_text(*state, json, 0, &out), EBB_OK);
+    assert_string_equal(out.data, text);
+    ebb_str_free(*state, &out);
+    json_decref(json);
+}
+
 static void any_value_may_be_the_root(void **state)
 {
     json_t *json = parse(*state, " \"a\\u0000b\" ");
@@ -246,6 +261,7 @@ int main(void)
         CASE(an_integer_beyond_64_bits_makes_all_of_them_reals),
         CASE(errors_name_line_and_column),
         CASE(deep_nesting_is_an_error_and_no_crash),
+        CASE(what_is_deep_and_was_read_can_be_written),
         CASE(any_value_may_be_the_root),
         CASE(typed_look_ups_convert_only_what_is_exact),
         CASE(missing_and_null_are_the_same),

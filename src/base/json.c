@@ -244,7 +244,8 @@ static enum ebb_status dump_array(struct ebb_ctx *ctx, const json_t *json, int i
 static enum ebb_status dump(struct ebb_ctx *ctx, const json_t *json, int indent, int depth,
                             struct ebb_str *out)
 {
-    EBB_ASSERT(json != NULL && depth < 1000); /* trees made here; deeper is a cycle */
+    /* What was read is at most this deep, what is put around it adds little; deeper is a cycle. */
+    EBB_ASSERT(json != NULL && depth < 2 * JSON_PARSER_MAX_DEPTH);
     switch (json_typeof(json)) {
     case JSON_OBJECT: return dump_object(ctx, json, indent, depth, out);
     case JSON_ARRAY: return dump_array(ctx, json, indent, depth, out);
