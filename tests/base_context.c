@@ -106,6 +106,14 @@ static void long_error_text_is_cut_between_characters(void **state)
     }
 }
 
+static void messages_are_readable_whatever_they_quote(void **state)
+{
+    struct ebb_ctx *ctx = *state;
+    EBB_FAIL(ctx, EBB_IO, "key '%s' and '%.1s'\n\tbad: %s", "\xff\xc3\xa4\xc3", "\xc3\xa4",
+             "\x1b[2J\r\x7f");
+    assert_string_equal(ebb_error_text(ctx), "key '?\xc3\xa4?' and '?'\n\tbad: ?[2J??");
+}
+
 static void *fail_often(void *ctx)
 {
     for (int i = 0; i < 200; i++) EBB_FAIL(ctx, EBB_IO, "from a thread");
@@ -315,6 +323,7 @@ int main(void)
         CASE(statuses_have_names_and_exit_codes),
         CASE(first_failure_is_kept_until_cleared),
         CASE(long_error_text_is_cut_between_characters),
+        CASE(messages_are_readable_whatever_they_quote),
         CASE(failures_of_many_threads_leave_one_whole_text),
         CASE(log_lines_reach_the_sink),
         CASE(warnings_appear_once_per_key),

@@ -111,6 +111,21 @@ void ebb_ctx_set_log(struct ebb_ctx *ctx, ebb_log_fn fn, void *user)
 
 /* ---- errors ---- */
 
+/* Messages quote what files and command lines say, which may be cut inside a character or be no
+ * text at all. */
+static void make_utf8(char *text)
+{
+    size_t bytes = strlen(text), at = 0;
+    while ((at += ebb_text_utf8_valid(text + at, bytes - at)) < bytes) text[at++] = '?';
+}
+
+/* What is quoted shall not move the cursor of a terminal or change its colours. */
+static void mask_controls(char *text)
+{
+    for (unsigned char *c = (unsigned char *)text; *c != '\0'; c++)
+        if ((*c < 0x20 && *c != '\n' && *c != '\t') || *c == 0x7f) *c = '?';
+}
+
 /* Formats into `out`; text that is cut ends with "..." and never inside a UTF-8 character. */
 static void format_cut(char *out, size_t room, const char *format, va_list args)
     __attribute__((format(printf, 3, 0)));
@@ -122,10 +137,12 @@ static void format_cut(char *out, size_t room, const char *format, va_list args)
         snprintf(out, room, "(a message that could not be formatted)");
         return;
     }
-    if ((size_t)wanted < room) return;
-    size_t at = room - 4;
-    while (at > 0 && ((unsigned char)out[at] & 0xc0) == 0x80) at--;
-    memcpy(out + at, "...", 4);
+    if ((size_t)wanted >= room) {
+        size_t at = room - 4;
+        while (at > 0 && ((unsigned char)out[at] & 0xc0) == 0x80) at--;
+        memcpy(out + at, "...", 4);
+    }
+    make_utf8(out);
 }
 
 static const char *base_name(const char *path)
@@ -144,6 +161,7 @@ enum ebb_status ebb_fail_at(struct ebb_ctx *ctx, enum ebb_status status, const c
     va_start(args, format);
     format_cut(text, sizeof text, format, args);
     va_end(args);
+    mask_controls(text);
 
     ctx_lock(ctx);
     bool first = ctx->status == EBB_OK;
@@ -304,6 +322,7 @@ void ebb_warn_once(struct ebb_ctx *ctx, const char *key, const char *format, ...
     va_start(args, format);
     format_cut(text, sizeof text, format, args);
     va_end(args);
+    mask_controls(text);
     log_line(ctx, EBB_LOG_WARNING, key, text);
 }
 

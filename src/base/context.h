@@ -39,7 +39,8 @@ void ebb_ctx_set_log(struct ebb_ctx *ctx, ebb_log_fn fn, void *user);
 
 /* Records a failure and returns `status`. Only the first failure since the last ebb_error_clear is
  * kept. The text says what, where, got, wanted and what to do next; lower case, no full stop, names
- * in single quotes. Further lines after '\n' are hints. */
+ * in single quotes. Further lines after '\n' are hints. What it quotes may be any bytes: the text
+ * kept is UTF-8 without control characters, '?' in their place. */
 enum ebb_status ebb_fail_at(struct ebb_ctx *ctx, enum ebb_status status, const char *file, int line,
                             const char *format, ...) __attribute__((format(printf, 5, 6)));
 #define EBB_FAIL(ctx, status, ...) ebb_fail_at((ctx), (status), __FILE__, __LINE__, __VA_ARGS__)
