@@ -234,9 +234,9 @@ static enum ebb_status read_file(struct ebb_ctx *ctx, struct ebb_safetensors *se
     int64_t bytes = (int64_t)map->bytes - start;
     enum ebb_status status = read_entries(ctx, set, kept, header, data, bytes);
     json_decref(header);
-    if (status == EBB_OK)
-        status = check_places(ctx, kept, set->items + first, set->count - first, data, bytes);
-    return status;
+    if (status != EBB_OK) return status;
+    struct ebb_tensor_info *items = set->items == NULL ? NULL : set->items + first;
+    return check_places(ctx, kept, items, set->count - first, data, bytes);
 }
 
 /* ---- sets of files ---- */
