@@ -302,6 +302,28 @@ static void steps_memory_and_output_are_limited(void **state)
     assert_true(ebb_clock_seconds() - start < 120.0);
 }
 
+/* Comparing each with all before it took ten seconds for a template within its limit of bytes. */
+static void keyword_arguments_are_limited(void **state)
+{
+    struct room *room = *state;
+    enum { COUNT = 1001, EACH = 8 };
+    char text[COUNT * EACH + 32];
+    for (int count = COUNT - 1; count <= COUNT; count++) {
+        struct ebb_str out = {0};
+        int n = snprintf(text, sizeof text, "{{ dict(");
+        for (int i = 0; i < count; i++)
+            n += snprintf(text + n, sizeof text - (size_t)n, "a%d=1,", i);
+        snprintf(text + n, sizeof text - (size_t)n, ")|length }}");
+        if (count == COUNT) {
+            assert_fails(room, text, NULL, EBB_BAD_FILE, "the limit of 1000 keyword arguments");
+        } else {
+            assert_ok(room, render(room, text, strlen(text), NULL, NULL, &out, NULL));
+            assert_string_equal(out.data, "1000");
+        }
+        ebb_str_free(room->ctx, &out);
+    }
+}
+
 static void limits_are_the_callers(void **state)
 {
     struct room *room = *state;
@@ -580,6 +602,7 @@ int main(void)
         ROOM_TEST(the_time_is_what_the_caller_says),
         ROOM_TEST(nesting_is_limited),
         ROOM_TEST(steps_memory_and_output_are_limited),
+        ROOM_TEST(keyword_arguments_are_limited),
         ROOM_TEST(limits_are_the_callers),
         ROOM_TEST(broken_templates_fail_and_never_crash),
         ROOM_TEST(failing_memory_is_reported_and_nothing_leaks),

@@ -5,7 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { DEPTH = 150, NAMES = 4096 };
+/* KEYWORDS of one call: each is compared with all before it. */
+enum { DEPTH = 150, NAMES = 4096, KEYWORDS = 1000 };
 
 struct parser {
     struct ebb_jinja *jinja;
@@ -375,6 +376,9 @@ static enum ebb_status parse_subscript(struct parser *parser, node_ptr object, n
 
 static enum ebb_status add_keyword(struct parser *parser, node_ptr node)
 {
+    if (node->named_count == KEYWORDS)
+        return ebb_jin_fail(parser->base, "the limit of %d keyword arguments is reached",
+                            (int)KEYWORDS);
     if (node->named_count == 0 || (node->named_count & (node->named_count - 1)) == 0) {
         size_t room = (size_t)(node->named_count > 0 ? node->named_count * 2 : 1);
         struct ebb_jin_keyword *grown =
