@@ -12,6 +12,8 @@ usage: ./do COMMAND
   build     install what is missing and build: the program is then build/ebb
   torture   the stress tests in full: delays on every queue, NaN in dead memory, smallest buffers
   lint      the style's rules that a script can check
+  fuzz [TARGET] [SECONDS]
+            search for inputs that crash, hang or leak (needs clang; 60 seconds for each target)
   bench     tokens per second on this machine's processor
   setup     only install what is missing
 TEXT
@@ -54,6 +56,34 @@ torture_build() {
     build_in build-torture ON "$@"
 }
 
+# fuzz_one TARGET SECONDS: what is found is kept in build-fuzz/corpus and, where it is a fault, in build-fuzz/faults.
+fuzz_one() {
+    mkdir -p "build-fuzz/corpus/$1" build-fuzz/faults
+    case $1 in
+    chat_*) words=jinja ;;
+    json_scan) words=json ;;
+    *) words=$1 ;;
+    esac
+    dictionary=""
+    [ ! -f "tests/fuzz/$words.dict" ] || dictionary="-dict=tests/fuzz/$words.dict"
+    # shellcheck disable=SC2086
+    "build-fuzz/fuzz_$1" -max_total_time="$2" -max_len=4096 -timeout=5 -rss_limit_mb=4096 $dictionary \
+        -artifact_prefix="build-fuzz/faults/$1-" -print_final_stats=1 "build-fuzz/corpus/$1" "tests/fuzz/corpus/$1"
+}
+
+fuzz() {
+    command -v clang >/dev/null || { echo "fuzzing needs clang and its run-time library: apt install clang" \
+        "libclang-rt-dev libomp-dev" >&2; exit 1; }
+    setup
+    targets=${1:-$(cd tests/fuzz/corpus && echo *)}
+    CC=clang cmake -S . -B build-fuzz -G Ninja -DCMAKE_BUILD_TYPE=RelWithDebInfo -DEBB_FUZZ=ON -DEBB_WERROR=OFF \
+        >build-fuzz.log 2>&1 || { cat build-fuzz.log; exit 1; }
+    for target in $targets; do
+        cmake --build build-fuzz --target "fuzz_$target"
+        fuzz_one "$target" "${2:-60}"
+    done
+}
+
 stressed='^(device_queue|stash_moves|program_order|program_executor|train_policy)$'
 
 case "${1:-}" in
@@ -76,6 +106,10 @@ torture)
     torture_build all
     EBB_TORTURE_FULL=1 ctest --test-dir build-torture --output-on-failure \
         -R '^(program|stash|device|train)_'
+    ;;
+fuzz)
+    shift
+    fuzz "$@"
     ;;
 lint)
     build
