@@ -570,7 +570,8 @@ static void bad_arguments_are_refused_by_name(void **state)
                  {"-x", "unknown option '-x'"},
                  {"--=3", "argument '--=3' is no key"},
                  {"nofile.yaml", "there is no configuration file 'nofile.yaml'"},
-                 {"lora_q=3", "unknown key 'lora_q'"}};
+                 {"lora_q=3", "unknown key 'lora_q'"},
+                 {"output_dir=a\xff", "value 'a?' of 'output_dir' is not UTF-8"}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct fixture f;
         begin(&f, EBB_COMMAND_SFT);

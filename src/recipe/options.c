@@ -751,6 +751,12 @@ enum ebb_status ebb_options_text(struct ebb_options *options, const char *name, 
 enum ebb_status ebb_options_set(struct ebb_options *options, const char *key, const char *text)
 {
     struct ebb_origin origin = {EBB_ORIGIN_ARGUMENT, key, text, 0, 0};
+    size_t bytes = strlen(text);
+    /* The run's record keeps it as JSON; without this it would end there, as a lack of memory. */
+    if (ebb_text_utf8_valid(text, bytes) != bytes)
+        return EBB_FAIL(options->ctx, EBB_BAD_CONFIG,
+                        "value '%s' of '%s' is not UTF-8\nwhere: command line  %s=%s", text, key,
+                        key, text);
     return set_key(options, &origin);
 }
 
