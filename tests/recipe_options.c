@@ -433,7 +433,7 @@ static void keys_of_other_projects_are_explained_or_refused(void **state)
              "min_offload_size: 1024\n"
              "max_fwd_stash_size: 5\n"
              "gradient_checkpointing_kwargs: {use_reentrant: false}\n"
-             "packing_strategy: bfd\n"
+             "neat_packing: true\n"
              "dataloader_num_workers: 4\n"
              "report_to: [wandb]\n"
              "compile: true\n";
@@ -443,7 +443,7 @@ static void keys_of_other_projects_are_explained_or_refused(void **state)
                           "min_offload_size",
                           "max_fwd_stash_size",
                           "gradient_checkpointing_kwargs",
-                          "packing_strategy",
+                          "neat_packing",
                           "dataloader_num_workers",
                           "report_to",
                           "compile"};
@@ -480,7 +480,8 @@ static void configurations_of_other_projects_are_understood(void **state)
     assert_true(f.config.use_peft && f.config.packing);
     assert_int_equal(f.config.max_length, 512);
     assert_int_equal(f.config.per_device_train_batch_size, 2);
-    assert_int_equal(f.config.completion_only_loss, EBB_TRUE);
+    /* false asks for what auto does; true would be an error of a format without prompts. */
+    assert_int_equal(f.config.completion_only_loss, EBB_AUTO);
     end(&f);
     begin(&f, EBB_COMMAND_SFT);
     assert_int_equal(
@@ -616,6 +617,12 @@ static void a_key_without_effect_is_an_error(void **state)
         "host_memory_budget: 1GiB\n",
         "activation_offloading_use_streams: true\n",
         "dataset_format: alpaca\ndataset_text_field: body\n",
+        "packing_strategy: wrapped\n",
+        "packing: true\ngroup_by_length: true\n",
+        "packing: true\npacking_strategy: bfd_split\noverlong: drop\n",
+        "packing: true\npacking_strategy: wrapped\ntruncation_side: left\n",
+        "truncation_side: left\n",
+        "overlong: drop\ntruncation_mode: keep_end\n",
     };
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         char text[512];
@@ -624,6 +631,10 @@ static void a_key_without_effect_is_an_error(void **state)
         assert_fails(EBB_COMMAND_SFT, text, EBB_BAD_CONFIG, "\nwhere: conf.yaml:");
         assert_fails(EBB_COMMAND_SFT, text, EBB_BAD_CONFIG, "\ntry:   ");
     }
+    assert_fails(EBB_COMMAND_DATA, "model: m\ndataset: d\nrecords: [1]\nshow_samples: 2\n",
+                 EBB_BAD_CONFIG, "has no effect beside records");
+    assert_fails(EBB_COMMAND_DATA, "model: m\ndataset: d\njson: true\ncolor: never\n",
+                 EBB_BAD_CONFIG, "has no effect with json");
     assert_fails(EBB_COMMAND_GENERATE, "model: m\ntop_p: 0.9\n", EBB_BAD_CONFIG,
                  "has no effect with temperature: 0");
     assert_fails(EBB_COMMAND_GENERATE, "model: m\ntop_k: 9\n", EBB_BAD_CONFIG,
@@ -660,6 +671,10 @@ static void a_contradiction_is_an_error(void **state)
         EBB_BAD_CONFIG, "try:   save_steps: 20");
     assert_fails(EBB_COMMAND_SFT, BASE "overwrite_output_dir: true\nresume_from_checkpoint: true\n",
                  EBB_BAD_CONFIG, "would remove the checkpoint");
+    assert_fails(EBB_COMMAND_SFT, BASE "datasets: [e]\n", EBB_BAD_CONFIG,
+                 "contradicts dataset_name");
+    assert_fails(EBB_COMMAND_SFT, BASE "assistant_only_loss: false\nlast_turn_only_loss: true\n",
+                 EBB_BAD_CONFIG, "contradicts assistant_only_loss: false");
     assert_fails(EBB_COMMAND_SFT, BASE "device: cuda\n", EBB_UNSUPPORTED,
                  "device: cuda is not offered");
     assert_fails(EBB_COMMAND_SFT, BASE "offload_params: cpu\n", EBB_UNSUPPORTED,
@@ -826,6 +841,7 @@ static void running_out_of_memory_leaves_nothing_behind(void **state)
     const char *text = BASE "use_peft: true\n"
                             "lora_target_modules: [q_proj, v_proj]\n"
                             "activations: {x: keep}\n"
+                            "chat_template_kwargs: {a: 1}\n"
                             "lernaing: 1\n";
     for (int64_t nth = 1; nth < 1000; nth++) {
         struct fixture f;

@@ -36,6 +36,7 @@ const struct ebb_cli_command *ebb_cli_find(struct ebb_cli *cli, const char *name
 
 enum ebb_status ebb_cli_sft(struct ebb_cli *cli);
 enum ebb_status ebb_cli_plan(struct ebb_cli *cli);
+enum ebb_status ebb_cli_data(struct ebb_cli *cli);
 enum ebb_status ebb_cli_eval(struct ebb_cli *cli);
 enum ebb_status ebb_cli_generate(struct ebb_cli *cli);
 enum ebb_status ebb_cli_merge(struct ebb_cli *cli);
@@ -59,6 +60,10 @@ void ebb_cli_print(const struct ebb_str *text);
 enum ebb_status ebb_cli_print_json(struct ebb_cli *cli, json_t *json);
 /* "sft-lora.yaml", "sft-lora" or a shape's name: the embedded text, or NULL. */
 const char *ebb_cli_embedded(const char *folder, const char *name, const char *ending);
+/* "tiny-llama.json" of "shapes/tiny-llama.json" in "shapes/"; NULL for a file that is not there. */
+const char *ebb_cli_embedded_name(const char *name, const char *folder);
+/* The chat templates among them, for struct ebb_recipe_env. */
+const char *ebb_cli_chat_template(int i, const char **name);
 
 #ifdef __cplusplus
 }

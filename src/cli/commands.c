@@ -10,6 +10,7 @@
 static const struct ebb_cli_command commands[] = {
     {"sft", NULL, NULL, ebb_cli_sft, true},
     {"plan", NULL, NULL, ebb_cli_plan, false},
+    {"data", NULL, NULL, ebb_cli_data, false},
     {"eval", NULL, NULL, ebb_cli_eval, true},
     {"generate", NULL, NULL, ebb_cli_generate, false},
     {"merge", NULL, NULL, ebb_cli_merge, false},
@@ -85,4 +86,19 @@ const char *ebb_cli_embedded(const char *folder, const char *name, const char *e
         if (strcmp(whole, files[i].name) == 0) return files[i].text;
     }
     return NULL;
+}
+
+const char *ebb_cli_embedded_name(const char *name, const char *folder)
+{
+    size_t bytes = strlen(folder);
+    return strncmp(name, folder, bytes) == 0 ? name + bytes : NULL;
+}
+
+const char *ebb_cli_chat_template(int i, const char **name)
+{
+    /* Their names without folder and ending, as the table of files has them. */
+    static const char *const names[] = {"alpaca", "chatml", "llama2", "llama3", "zephyr"};
+    if (i < 0 || (size_t)i >= sizeof names / sizeof names[0]) return NULL;
+    *name = names[i];
+    return ebb_cli_embedded("chat_templates/", names[i], ".jinja");
 }

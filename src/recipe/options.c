@@ -564,7 +564,11 @@ static enum ebb_status set_spelling(struct ebb_options *options,
                                 "'%s: %s' is not offered: %s\nwhere: %s", given->key, given->text,
                                 spelling->refusal, ebb_options_where_origin(options, given));
             origin.text = to;
-            return set_row(options, option, &origin);
+            EBB_TRY(set_row(options, option, &origin));
+            /* Messages show the value as the user wrote it. */
+            struct ebb_origin *held = &options->origins[row_of(option)];
+            return held->kind == given->kind ? keep_text(options, given->text, &held->text)
+                                             : EBB_OK;
         }
         at += bytes;
         at += *at == '|';
@@ -941,17 +945,25 @@ enum ebb_status ebb_options_check(struct ebb_options *options)
     return ebb_rules_check(options, options->config, options->ctx);
 }
 
-static json_t *tree_json(const struct ebb_yaml *node)
+static json_t *scalar_json(const struct ebb_yaml *node)
 {
-    json_t *json = NULL;
-    int64_t number;
+    int64_t whole;
+    double real;
+    if (node->quoted) return json_string(node->text);
+    if (strcmp(node->text, "true") == 0 || strcmp(node->text, "True") == 0) return json_true();
+    if (strcmp(node->text, "false") == 0 || strcmp(node->text, "False") == 0) return json_false();
+    if (ebb_text_int64(node->text, &whole)) return json_integer(whole);
+    if (ebb_text_double(node->text, &real)) return json_real(real);
+    return json_string(node->text);
+}
+
+json_t *ebb_options_tree_json(const struct ebb_yaml *node)
+{
     if (node->kind == EBB_YAML_NULL) return json_null();
-    if (node->kind == EBB_YAML_SCALAR)
-        return ebb_text_int64(node->text, &number) && !node->quoted ? json_integer(number)
-                                                                    : json_string(node->text);
-    json = node->kind == EBB_YAML_MAP ? json_object() : json_array();
+    if (node->kind == EBB_YAML_SCALAR) return scalar_json(node);
+    json_t *json = node->kind == EBB_YAML_MAP ? json_object() : json_array();
     for (size_t i = 0; json && i < node->count; i++) {
-        json_t *item = tree_json(&node->items[i]);
+        json_t *item = ebb_options_tree_json(&node->items[i]);
         int failed = node->kind == EBB_YAML_MAP
                          ? json_object_set_new(json, node->items[i].key, item)
                          : json_array_append_new(json, item);
@@ -999,7 +1011,7 @@ static json_t *field_json(const struct ebb_option *option, const void *field)
     }
     case EBB_OPTION_YAML: {
         const struct ebb_yaml *tree = *(struct ebb_yaml *const *)field;
-        return tree ? tree_json(tree) : json_null();
+        return tree ? ebb_options_tree_json(tree) : json_null();
     }
     case EBB_OPTION_TYPE_COUNT:
         break;

@@ -157,6 +157,10 @@ const char *ebb_options_where(struct ebb_options *options, const char *key);
 /* All values of the command's keys as a JSON object; the caller owns it. NULL after a failure. */
 json_t *ebb_options_json(const struct ebb_options *options);
 
+/* A tree as JSON: plain true, false, null and numbers are those values, all else is text. The
+ * caller owns it; NULL: no memory. */
+json_t *ebb_options_tree_json(const struct ebb_yaml *node);
+
 /* recipe/options_rules.c; called by ebb_options_check. */
 enum ebb_status ebb_rules_check(struct ebb_options *options, const struct ebb_config *config,
                                 struct ebb_ctx *ctx);

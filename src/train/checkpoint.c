@@ -314,7 +314,8 @@ static enum ebb_status write_manifest(struct ebb_ctx *ctx, const char *dir, int6
     json_t *files = json_object();
     enum ebb_status status = files ? EBB_OK : no_memory(ctx, "a manifest");
     for (size_t i = 0; i < count && status == EBB_OK; i++)
-        status = add_file(ctx, dir, names[i], files);
+        if (strcmp(names[i], "additional_chat_templates") != 0) /* a folder, and no state */
+            status = add_file(ctx, dir, names[i], files);
     ebb_dir_list_free(ctx, names, count);
     json_t *json =
         json_pack("{s:i, s:I, s:o}", "format", FORMAT, "step", (json_int_t)step, "files", files);
@@ -384,10 +385,14 @@ static enum ebb_status save_for_others(struct ebb_ctx *ctx,
                                        const struct ebb_trainer_request *request, const char *dir)
 {
     bool found;
-    if (!request->save_adapter)
-        return ebb_engine_save_model(request->engine, dir, request->save_dtype);
-    EBB_TRY(ebb_engine_save_adapter(request->engine, dir));
-    return ebb_model_copy_tokenizer_files(ctx, request->engine->request.model_dir, dir, &found);
+    if (request->save_adapter) {
+        EBB_TRY(ebb_engine_save_adapter(request->engine, dir));
+        EBB_TRY(
+            ebb_model_copy_tokenizer_files(ctx, request->engine->request.model_dir, dir, &found));
+    } else {
+        EBB_TRY(ebb_engine_save_model(request->engine, dir, request->save_dtype));
+    }
+    return request->chat ? ebb_chat_template_save(ctx, request->chat, dir) : EBB_OK;
 }
 
 static enum ebb_status save_exact(struct ebb_ctx *ctx, const struct ebb_trainer_request *request,
@@ -463,9 +468,10 @@ static enum ebb_status move_files(struct ebb_ctx *ctx, const char *from, const c
         char *a = ebb_path_join(ctx, from, names[i]), *b = ebb_path_join(ctx, to, names[i]);
         int64_t of = ebb_safetensors_shards(names[i]);
         if (of >= 0) shards = of;
-        if (!a || !b)
-            status = EBB_NO_MEMORY;
-        else if (rename(a, b) != 0)
+        if (!a || !b) status = EBB_NO_MEMORY;
+        /* additional_chat_templates of an earlier end of this run would be in the way */
+        if (status == EBB_OK && ebb_dir_exists(b)) status = ebb_dir_remove(ctx, b);
+        if (status == EBB_OK && rename(a, b) != 0)
             status = EBB_FAIL(ctx, EBB_IO, "cannot rename '%s' to '%s': %s", a, b, strerror(errno));
         ebb_mem_free(ctx, a);
         ebb_mem_free(ctx, b);

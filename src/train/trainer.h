@@ -34,6 +34,8 @@ struct ebb_trainer_request {
     double early_stopping_threshold;
     bool save_adapter; /* checkpoints and result hold the adapter; else the whole model */
     enum ebb_dtype save_dtype;
+    /* Saved with checkpoints and result instead of the model's own; NULL: that. */
+    const struct ebb_chat_template *chat;
     const char *resume; /* a checkpoint directory; NULL: start fresh */
     int stop_fd;        /* signalfd for SIGINT and SIGTERM; -1: none */
     uint64_t seed;
