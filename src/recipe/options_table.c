@@ -12,8 +12,9 @@
 #define MERGE    (1u << EBB_COMMAND_MERGE)
 #define INIT     (1u << EBB_COMMAND_INIT)
 #define TOKENIZE (1u << EBB_COMMAND_TOKENIZE)
+#define CHAT     (1u << EBB_COMMAND_CHAT)
 #define TRAIN    (SFT | PLAN)
-#define RUN      (SFT | PLAN | EVAL | GENERATE)
+#define RUN      (SFT | PLAN | EVAL | GENERATE | CHAT)
 
 #define KEY(name) .key = #name, .offset = offsetof(struct ebb_config, name)
 
@@ -105,13 +106,15 @@ static const struct ebb_option table[] = {
      .aliases = "max_samples max_train_samples",
      .help =
          "Takes only the first so many records of each data set: for trying things out. 0: all."},
-    {KEY(max_length), .group = EBB_GROUP_DATA, .type = EBB_OPTION_INT, .commands = TRAIN | EVAL,
+    {KEY(max_length), .group = EBB_GROUP_DATA, .type = EBB_OPTION_INT,
+     .commands = TRAIN | EVAL | CHAT,
      .text = "auto", .automatic = true, .low = 2, .high = 1e8, .unit = "tokens",
      .aliases = "max_seq_length max_seq_len seq_length seq_len sequence_len sequence_length "
                 "cutoff_len model_max_length block_size tokenizer.max_seq_len",
      .help = "The longest sample in tokens, and the size of a bin with packing. auto: the "
              "longest sample there is, as long as the model takes it. A longer sample stops the "
-             "run unless overlong says otherwise: nothing is cut silently."},
+             "run unless overlong says otherwise: nothing is cut silently. In 'ebb chat' the room "
+             "for the whole conversation; auto: as much as the model takes and memory allows."},
     {KEY(overlong), .group = EBB_GROUP_DATA, .type = EBB_OPTION_CHOICE, .commands = TRAIN | EVAL,
      .text = "error", .choices = "error|drop|truncate", .aliases = "excess_length_strategy",
      .help = "What happens to samples above max_length: error stops before training and names "
@@ -170,7 +173,7 @@ static const struct ebb_option table[] = {
      .help = "Ends the run after so many optimizer steps instead of after num_train_epochs. 0 or "
              "-1: by epochs."},
     {KEY(seed), .group = EBB_GROUP_TRAINING, .type = EBB_OPTION_INT,
-     .commands = SFT | GENERATE | INIT, .text = "42", .low = 0, .high = 9007199254740991.0,
+     .commands = SFT | GENERATE | CHAT | INIT, .text = "42", .low = 0, .high = 9007199254740991.0,
      .aliases = "random_seed data_seed",
      .help = "Decides the order of the data, starts of adapters and weights, dropout and "
              "sampling. The same seed gives the same run, bit for bit, on the same machine."},
@@ -348,6 +351,16 @@ static const struct ebb_option table[] = {
      .help = "Goes on from a checkpoint: true takes the newest whole one in output_dir, a path "
              "that one. Weights, optimizer, data order and numerics are taken from it, so that "
              "the result is that of an uninterrupted run."},
+    {KEY(eval_prompts), .group = EBB_GROUP_EVALUATION, .type = EBB_OPTION_TEXTS, .commands = TRAIN,
+     .help = "Prompts that the model answers before the first step, at each evaluation and at the "
+             "end, by the likeliest token each: printed, and kept in metrics.jsonl. A list of "
+             "texts, or a file: JSON lines (.jsonl) with 'messages' or 'prompt', otherwise one "
+             "prompt a line. Messages go through the chat template, without a last one of the "
+             "assistant; so do texts where the data is chats. Other texts are continued. The "
+             "training is the same, bit for bit, as without."},
+    {KEY(eval_max_new_tokens), .group = EBB_GROUP_EVALUATION, .type = EBB_OPTION_INT,
+     .commands = TRAIN, .text = "64", .low = 1, .high = 1e6, .unit = "tokens",
+     .help = "How long an answer to eval_prompts may be."},
 
     /* ---- generation -------------------------------------------------------------------------- */
     {KEY(prompt), .group = EBB_GROUP_GENERATION, .type = EBB_OPTION_STRING, .commands = GENERATE,
@@ -357,22 +370,43 @@ static const struct ebb_option table[] = {
      .help =
          "Takes each line of standard input as a prompt of its own, instead of all of it as one."},
     {KEY(max_new_tokens), .group = EBB_GROUP_GENERATION, .type = EBB_OPTION_INT,
-     .commands = GENERATE, .text = "128", .low = 1, .high = 1e7, .unit = "tokens",
-     .help = "Stops after so many tokens, if no end of text comes first."},
+     .commands = GENERATE | CHAT, .text = "auto", .automatic = true, .low = 1, .high = 1e7,
+     .unit = "tokens",
+     .help = "Stops after so many tokens, if no end of text comes first. auto: 128 in 'ebb "
+             "generate', as many as there is room for in 'ebb chat'."},
     {KEY(temperature), .group = EBB_GROUP_GENERATION, .type = EBB_OPTION_FLOAT,
-     .commands = GENERATE, .text = "0", .low = 0, .high = 100,
+     .commands = GENERATE | CHAT, .text = "0", .low = 0, .high = 100,
      .help = "0 always takes the likeliest token. Above it tokens are drawn at random; lower is "
              "closer to the likeliest, 1 is the model's own distribution."},
-    {KEY(top_p), .group = EBB_GROUP_GENERATION, .type = EBB_OPTION_FLOAT, .commands = GENERATE,
-     .text = "1", .low = 0, .above = true, .high = 1,
+    {KEY(top_p), .group = EBB_GROUP_GENERATION, .type = EBB_OPTION_FLOAT,
+     .commands = GENERATE | CHAT, .text = "1", .low = 0, .above = true, .high = 1,
      .help =
          "Draws only from the likeliest tokens that together have this probability. 1: from all."},
-    {KEY(top_k), .group = EBB_GROUP_GENERATION, .type = EBB_OPTION_INT, .commands = GENERATE,
-     .text = "0", .low = 0, .high = 1e7, .unit = "tokens",
+    {KEY(top_k), .group = EBB_GROUP_GENERATION, .type = EBB_OPTION_INT,
+     .commands = GENERATE | CHAT, .text = "0", .low = 0, .high = 1e7, .unit = "tokens",
      .help = "Draws only from the so many likeliest tokens. 0: from all."},
     {KEY(repetition_penalty), .group = EBB_GROUP_GENERATION, .type = EBB_OPTION_FLOAT,
-     .commands = GENERATE, .text = "1", .low = 0, .above = true, .high = 100,
+     .commands = GENERATE | CHAT, .text = "1", .low = 0, .above = true, .high = 100,
      .help = "Above 1 makes tokens that already occurred less likely. 1: off."},
+    {KEY(stop), .group = EBB_GROUP_GENERATION, .type = EBB_OPTION_TEXTS,
+     .commands = GENERATE | CHAT, .aliases = "stop_strings stop_sequences",
+     .help = "Ends before this text, or before the first of several, and does not print it: "
+             "stop='User:' or stop='[\"\\n\\n\", \"###\"]'."},
+    {KEY(system_prompt), .group = EBB_GROUP_GENERATION, .type = EBB_OPTION_STRING, .commands = CHAT,
+     .aliases = "system",
+     .help = "The system message that stands before the conversation. Without it there is none, "
+             "but for what the template itself writes."},
+    {KEY(chat_template), .group = EBB_GROUP_GENERATION, .type = EBB_OPTION_STRING, .commands = CHAT,
+     .aliases = "chat_template_path",
+     .help = "A file with the chat template to use: Jinja, or JSON with the key chat_template. "
+             "Without it the adapter's own is used, then the model's."},
+    {KEY(chat_template_kwargs), .group = EBB_GROUP_GENERATION, .type = EBB_OPTION_YAML,
+     .commands = CHAT,
+     .help = "Variables for the chat template: {enable_thinking: false}."},
+    {KEY(verbose), .group = EBB_GROUP_GENERATION, .type = EBB_OPTION_BOOL, .commands = CHAT,
+     .text = "false",
+     .help = "Says after each answer how many tokens were read, found in the cache and made, and "
+             "how fast."},
 
     /* ---- machine and output ------------------------------------------------------------------ */
     {KEY(device), .group = EBB_GROUP_MACHINE, .type = EBB_OPTION_CHOICE, .commands = RUN,
@@ -436,8 +470,7 @@ static const struct ebb_foreign_key foreign[] = {
     {"push_to_hub hub_model_id hub_token", true, "false none",
      "Ebb never uploads: the result in output_dir is laid out as the Hub wants it"},
     {"datasets", true, "none", "name one file or directory of files with dataset_name"},
-    {"chat_template chat_template_path template prompt_template tokenizer.prompt_template", true,
-     "none default",
+    {"template prompt_template tokenizer.prompt_template", true, "none default",
      "records become text as they are written: format them before, or use the formats of "
      "dataset_format"},
     {"assistant_only_loss train_on_eos mask_history", true, "false none",
@@ -479,7 +512,7 @@ static const struct ebb_foreign_key foreign[] = {
      "there is nothing to compile: a step is planned before the run"},
     {"report_to use_wandb wandb_project wandb_run_name wandb_entity run_name use_tensorboard "
      "metric_logger plot_loss metric_logger. logging_dir project trackio_space_id wandb_watch "
-     "eval_table_size eval_max_new_tokens",
+     "eval_table_size",
      false, "", "metrics go to output_dir/metrics.jsonl, one JSON object a step"},
     {"log_level log_peak_memory_stats logging_first_step logging_strategy disable_tqdm "
      "include_tokens_per_second include_num_input_tokens_seen skip_memory_metrics log_on_each_node",

@@ -413,6 +413,7 @@ void ebb_setup_free(struct ebb_setup *setup)
     ebb_loader_free(ctx, setup->eval);
     ebb_dataset_free(ctx, setup->train_set);
     ebb_dataset_free(ctx, setup->eval_set);
+    ebb_samples_free(ctx, &setup->samples);
     ebb_tokenizer_free(ctx, setup->tokenizer);
     ebb_adapter_config_clear(ctx, &setup->adapter);
     ebb_weight_list_free(ctx, &setup->weights);
