@@ -166,7 +166,14 @@ static enum ebb_status add_file(struct reader *r, const char *path)
 
 static enum ebb_status add_all(struct reader *r)
 {
-    const struct ebb_yaml *tree = r->setup->config->eval_prompts;
+    struct ebb_setup *setup = r->setup;
+    const struct ebb_yaml *tree = setup->config->eval_prompts;
+    if (tree->kind == EBB_YAML_SCALAR && !ebb_file_exists(tree->text))
+        return EBB_FAIL(setup->ctx, EBB_BAD_CONFIG,
+                        "there is no file '%s' with prompts\n"
+                        "where: %s\n"
+                        "try:   eval_prompts: [TEXT, ...] for prompts themselves",
+                        tree->text, ebb_options_where(setup->options, "eval_prompts"));
     if (tree->kind == EBB_YAML_SCALAR) return add_file(r, tree->text);
     for (size_t i = 0; i < tree->count; i++)
         EBB_TRY(add_text(r, "eval_prompts", tree->items[i].text));
