@@ -423,16 +423,20 @@ static enum ebb_status at_signal(struct chat *c)
     return EBB_OK;
 }
 
-/* A message of several lines between two `"""`, the first of which is gone from `line`. */
+/* A message of several lines between two `"""`, the first of which is gone from `line`. What stands
+ * beside neither is a line of it; nothing is none. */
 static enum ebb_status read_block(struct chat *c, const char *line, struct ebb_str *message)
 {
     enum ebb_line_event event;
-    message->bytes = 0;
-    for (;;) {
+    bool first = true, begun = false;
+    for (;; first = false) {
         size_t bytes = strlen(line);
         bool last = bytes >= 3 && strcmp(line + bytes - 3, "\"\"\"") == 0;
-        EBB_TRY(ebb_str_addf(c->ctx, message, "%s%.*s", message->bytes ? "\n" : "",
-                             (int)(last ? bytes - 3 : bytes), line));
+        if (last) bytes -= 3;
+        if (bytes > 0 || !(first || last)) {
+            EBB_TRY(ebb_str_addf(c->ctx, message, "%s%.*s", begun ? "\n" : "", (int)bytes, line));
+            begun = true;
+        }
         if (last) return EBB_OK;
         print_prompt(c, true);
         EBB_TRY(ebb_lines_next(c->ctx, &c->lines, c->cli->env.stop_fd, &line, &event));

@@ -34,9 +34,13 @@ static enum ebb_status give(struct ebb_ctx *ctx, struct ebb_lines *lines, size_t
                             const char **line)
 {
     char *text = lines->held.data;
-    if (memchr(text, 0, bytes) || ebb_text_utf8_valid(text, bytes) != bytes)
-        return EBB_FAIL(ctx, EBB_BAD_FILE, "a line of standard input is not UTF-8 text: '%.40s...'",
-                        text);
+    lines->number++;
+    const char *nul = (const char *)memchr(text, 0, bytes);
+    size_t valid = nul ? (size_t)(nul - text) : bytes;
+    valid = ebb_text_utf8_valid(text, valid);
+    if (valid != bytes)
+        return EBB_FAIL(ctx, EBB_BAD_FILE, "line %lld of standard input is not text: byte %zu is %s",
+                        (long long)lines->number, valid + 1, text[valid] ? "no UTF-8" : "NUL");
     lines->given = bytes + 1;
     text[bytes] = 0; /* in the place of the newline, or of the text's own end */
     if (bytes > 0 && text[bytes - 1] == '\r') text[bytes - 1] = 0;

@@ -227,7 +227,8 @@ static enum ebb_status make_prompt(struct ebb_conversation *c)
     if (c->prompt.count < ebb_conversation_room(c)) return EBB_OK;
     return EBB_FAIL(c->ctx, EBB_DOES_NOT_FIT,
                     "the conversation has %lld tokens with this message, which leaves no room for "
-                    "an answer: there is room for %lld",
+                    "an answer: there is room for %lld\n"
+                    "try:   a larger max_length",
                     (long long)c->prompt.count, (long long)ebb_conversation_room(c));
 }
 
