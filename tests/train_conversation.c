@@ -31,6 +31,7 @@ static void open_engine(struct place *p)
     request.model_dir = p->model;
     request.storage = EBB_F32;
     request.decode = true;
+    request.poison = true; /* NaN in what is not held, so that the cache must be */
     request.capacity.tokens = request.capacity.doc_tokens = 6;
     request.capacity.docs = 1;
     request.capacity.cache_tokens = ROOM;
@@ -75,8 +76,7 @@ static void place_close(struct place *p)
 static struct ebb_conversation *talk_of(struct place *p)
 {
     struct ebb_conversation *talk;
-    kit_ok(p->ctx,
-           ebb_conversation_create(p->ctx, p->engine, p->tokenizer, p->chat, NULL, &talk),
+    kit_ok(p->ctx, ebb_conversation_create(p->ctx, p->engine, p->tokenizer, p->chat, NULL, &talk),
            "conversation");
     return talk;
 }
@@ -91,8 +91,10 @@ static void keep_text(void *user, const char *text, size_t bytes)
 
 static struct ebb_generate_keys keys_of(int64_t tokens)
 {
-    struct ebb_generate_keys keys = {
-        .max_new_tokens = tokens, .top_p = 1, .repetition_penalty = 1, .seed = 4};
+    struct ebb_generate_keys keys = {.max_new_tokens = tokens,
+                                     .top_p = 1,
+                                     .repetition_penalty = 1,
+                                     .seed = 4};
     return keys;
 }
 

@@ -425,8 +425,8 @@ static void a_prompt_in_the_cache_is_not_read_again(void **state)
     kit_ok(c.ctx, ebb_generate_ids(c.ctx, engine, prompt, 8, &keys, keep_id, &first, &result),
            "first");
     assert_int_equal(result.reused_tokens, 0);
-    assert_int_equal(result.cached_tokens, result.ended ? 8 + result.new_tokens
-                                                        : 8 + result.new_tokens - 1);
+    assert_int_equal(result.cached_tokens,
+                     result.ended ? 8 + result.new_tokens : 8 + result.new_tokens - 1);
     keys.cached = 8; /* all of it: the last token is read in any case */
     kit_ok(c.ctx, ebb_generate_ids(c.ctx, engine, prompt, 8, &keys, keep_id, &again, &result),
            "again");

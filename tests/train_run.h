@@ -38,6 +38,7 @@ struct run_options {
     uint64_t data_seed;
     double lora_dropout;
     int64_t cache_tokens; /* > 0: the engine decodes too */
+    bool poison;          /* NaN in ranges that nobody holds */
     int threads;          /* 0: 1, which is what a busy machine runs fastest */
 };
 
@@ -125,6 +126,7 @@ static inline void run_fill_engine(struct run *run, const struct run_options *o,
     request->capacity.tokens = a->tokens_max > b->tokens_max ? a->tokens_max : b->tokens_max;
     request->capacity.docs = a->docs_max > b->docs_max ? a->docs_max : b->docs_max;
     request->capacity.doc_tokens = a->longest > b->longest ? a->longest : b->longest;
+    request->poison = o->poison;
     request->decode = o->cache_tokens > 0;
     request->capacity.cache_tokens = o->cache_tokens;
     if (!o->lora) return;

@@ -107,7 +107,8 @@ static void assert_same_numbers(const json_t *a, const json_t *b)
         for (size_t k = 0; k < sizeof keys / sizeof keys[0]; k++) {
             double x = run_number(run_record(a, step, false), keys[k]);
             double y = run_number(run_record(b, step, false), keys[k]);
-            if (memcmp(&x, &y, sizeof x) != 0) fail_msg("%s of step %lld", keys[k], (long long)step);
+            if (memcmp(&x, &y, sizeof x) != 0)
+                fail_msg("%s of step %lld", keys[k], (long long)step);
         }
         if (step % 2 != 0) continue;
         double x = run_number(run_record(a, step, true), "eval_loss");
@@ -120,6 +121,7 @@ static void samples_change_no_number_of_a_run(void **state)
 {
     static const struct run_options all[] = {{.lora = false},
                                              {.lora = true, .lora_dropout = 0.2},
+                                             {.poison = true},
                                              {.bf16 = true, .offload = true}};
     (void)state;
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
@@ -140,8 +142,8 @@ static void samples_change_no_number_of_a_run(void **state)
         }
         json_decref(a);
         json_decref(b);
-        assert_same_file(&with, with.dir, without.dir, all[i].lora ? "adapter_model.safetensors"
-                                                                   : "model.safetensors");
+        assert_same_file(&with, with.dir, without.dir,
+                         all[i].lora ? "adapter_model.safetensors" : "model.safetensors");
         assert_same_file(&with, with.dir, without.dir, "checkpoint-6/training_state.safetensors");
         run_close(&with);
         run_close(&without);

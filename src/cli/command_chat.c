@@ -36,16 +36,17 @@ struct chat {
     struct ebb_lines lines;
     const char *stops[EBB_CLI_STOPS]; /* borrowed from config.stop */
     int64_t stop_count;
-    bool terminal; /* stdin is one */
-    bool dim;      /* stderr takes colours */
-    bool leaving;  /* SIGTERM, or /exit */
+    bool terminal;  /* stdin is one */
+    bool dim;       /* stderr takes colours */
+    bool leaving;   /* SIGTERM, or /exit */
     int interrupts; /* Ctrl-C at the prompt, in a row */
 };
 
 /* ---- notes ----------------------------------------------------------------------------------- */
 
 /* A line for people, beside the answers. */
-static void note(const struct chat *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void note(const struct chat *c, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 static void note(const struct chat *c, const char *format, ...)
 {
     va_list args;
@@ -190,8 +191,9 @@ static void note_end(const struct chat *c, const struct ebb_generate_result *r)
     else if (r->interrupted)
         note(c, "interrupted");
     else if (r->full)
-        note(c, "the answer ends here: the conversation fills the %lld tokens that there is room "
-                "for; /undo, /reset or a larger max_length makes room",
+        note(c,
+             "the answer ends here: the conversation fills the %lld tokens that there is room "
+             "for; /undo, /reset or a larger max_length makes room",
              (long long)ebb_conversation_room(c->talk));
     else if (!r->ended && !r->stopped)
         note(c, "the answer was cut at max_new_tokens %lld", (long long)c->config.max_new_tokens);
@@ -211,8 +213,7 @@ static enum ebb_status answer(struct chat *c, const char *text)
                                      .stop_count = c->stop_count,
                                      .interrupted = interrupted,
                                      .interrupted_user = c};
-    enum ebb_status status =
-        ebb_conversation_say(c->talk, text, &keys, print_piece, NULL, &result);
+    enum ebb_status status = ebb_conversation_say(c->talk, text, &keys, print_piece, NULL, &result);
     if (status == EBB_DOES_NOT_FIT && c->terminal) {
         note_error(c);
         note(c, "the message is taken back; /undo, /reset or a larger max_length makes room");
@@ -301,8 +302,9 @@ static enum ebb_status command_save(struct chat *c, const char *rest)
     return status;
 }
 
-static const char *const settable[] = {"temperature",        "top_p", "top_k",
-                                       "repetition_penalty", "seed",  "max_new_tokens",
+static const char *const settable[] = {"temperature", "top_p",
+                                       "top_k",       "repetition_penalty",
+                                       "seed",        "max_new_tokens",
                                        "stop"};
 enum { SETTABLE = sizeof settable / sizeof settable[0] };
 
@@ -464,6 +466,8 @@ static enum ebb_status converse(struct chat *c)
 {
     const char *line;
     enum ebb_line_event event;
+    if (take_signal(c->cli->env.stop_fd)) /* while the model was read */
+        return EBB_FAIL(c->ctx, EBB_INTERRUPTED, "interrupted");
     if (c->terminal) note(c, "%s; /help lists the commands", c->setup.base_name);
     while (!c->leaving) {
         print_prompt(c, false);

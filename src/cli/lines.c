@@ -24,8 +24,7 @@ static enum ebb_status read_more(struct ebb_ctx *ctx, struct ebb_lines *lines)
     ssize_t bytes;
     do bytes = read(lines->fd, buffer, sizeof buffer);
     while (bytes < 0 && errno == EINTR);
-    if (bytes < 0)
-        return EBB_FAIL(ctx, EBB_IO, "cannot read standard input: %s", strerror(errno));
+    if (bytes < 0) return EBB_FAIL(ctx, EBB_IO, "cannot read standard input: %s", strerror(errno));
     lines->ended = bytes == 0;
     return bytes > 0 ? ebb_str_add(ctx, &lines->held, buffer, (size_t)bytes) : EBB_OK;
 }
@@ -39,7 +38,8 @@ static enum ebb_status give(struct ebb_ctx *ctx, struct ebb_lines *lines, size_t
     size_t valid = nul ? (size_t)(nul - text) : bytes;
     valid = ebb_text_utf8_valid(text, valid);
     if (valid != bytes)
-        return EBB_FAIL(ctx, EBB_BAD_FILE, "line %lld of standard input is not text: byte %zu is %s",
+        return EBB_FAIL(ctx, EBB_BAD_FILE,
+                        "line %lld of standard input is not text: byte %zu is %s",
                         (long long)lines->number, valid + 1, text[valid] ? "no UTF-8" : "NUL");
     lines->given = bytes + 1;
     text[bytes] = 0; /* in the place of the newline, or of the text's own end */

@@ -11,7 +11,7 @@ extern "C" {
 
 /* {0} with a descriptor is valid. */
 struct ebb_lines {
-    int fd; /* borrowed */
+    int fd;              /* borrowed */
     struct ebb_str held; /* what was read and not given out, behind the line that was */
     size_t given;        /* bytes of the line that was given out last */
     int64_t number;      /* its number, from 1 */

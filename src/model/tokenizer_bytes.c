@@ -85,21 +85,20 @@ static enum ebb_status save(struct ebb_ctx *ctx, const char *dir, const char *na
 
 /* Of each message: the begin token, who says it, a newline, what is said, the end token, a newline.
  */
-static const char chat_template[] =
-    "{%- for message in messages -%}\n"
-    "    {{- bos_token + message['role'] + '\\n' -}}\n"
-    "    {%- if message['role'] == 'assistant' -%}\n"
-    "        {%- generation -%}\n"
-    "            {{- message['content'] + eos_token -}}\n"
-    "        {%- endgeneration -%}\n"
-    "    {%- else -%}\n"
-    "        {{- message['content'] + eos_token -}}\n"
-    "    {%- endif -%}\n"
-    "    {{- '\\n' -}}\n"
-    "{%- endfor -%}\n"
-    "{%- if add_generation_prompt -%}\n"
-    "    {{- bos_token + 'assistant\\n' -}}\n"
-    "{%- endif -%}\n";
+static const char chat_template[] = "{%- for message in messages -%}\n"
+                                    "    {{- bos_token + message['role'] + '\\n' -}}\n"
+                                    "    {%- if message['role'] == 'assistant' -%}\n"
+                                    "        {%- generation -%}\n"
+                                    "            {{- message['content'] + eos_token -}}\n"
+                                    "        {%- endgeneration -%}\n"
+                                    "    {%- else -%}\n"
+                                    "        {{- message['content'] + eos_token -}}\n"
+                                    "    {%- endif -%}\n"
+                                    "    {{- '\\n' -}}\n"
+                                    "{%- endfor -%}\n"
+                                    "{%- if add_generation_prompt -%}\n"
+                                    "    {{- bos_token + 'assistant\\n' -}}\n"
+                                    "{%- endif -%}\n";
 
 static enum ebb_status save_template(struct ebb_ctx *ctx, const char *dir)
 {

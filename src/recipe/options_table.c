@@ -107,8 +107,8 @@ static const struct ebb_option table[] = {
      .help =
          "Takes only the first so many records of each data set: for trying things out. 0: all."},
     {KEY(max_length), .group = EBB_GROUP_DATA, .type = EBB_OPTION_INT,
-     .commands = TRAIN | EVAL | CHAT,
-     .text = "auto", .automatic = true, .low = 2, .high = 1e8, .unit = "tokens",
+     .commands = TRAIN | EVAL | CHAT, .text = "auto", .automatic = true, .low = 2, .high = 1e8,
+     .unit = "tokens",
      .aliases = "max_seq_length max_seq_len seq_length seq_len sequence_len sequence_length "
                 "cutoff_len model_max_length block_size tokenizer.max_seq_len",
      .help = "The longest sample in tokens, and the size of a bin with packing. auto: the "
@@ -382,8 +382,8 @@ static const struct ebb_option table[] = {
      .commands = GENERATE | CHAT, .text = "1", .low = 0, .above = true, .high = 1,
      .help =
          "Draws only from the likeliest tokens that together have this probability. 1: from all."},
-    {KEY(top_k), .group = EBB_GROUP_GENERATION, .type = EBB_OPTION_INT,
-     .commands = GENERATE | CHAT, .text = "0", .low = 0, .high = 1e7, .unit = "tokens",
+    {KEY(top_k), .group = EBB_GROUP_GENERATION, .type = EBB_OPTION_INT, .commands = GENERATE | CHAT,
+     .text = "0", .low = 0, .high = 1e7, .unit = "tokens",
      .help = "Draws only from the so many likeliest tokens. 0: from all."},
     {KEY(repetition_penalty), .group = EBB_GROUP_GENERATION, .type = EBB_OPTION_FLOAT,
      .commands = GENERATE | CHAT, .text = "1", .low = 0, .above = true, .high = 100,
@@ -401,8 +401,7 @@ static const struct ebb_option table[] = {
      .help = "A file with the chat template to use: Jinja, or JSON with the key chat_template. "
              "Without it the adapter's own is used, then the model's."},
     {KEY(chat_template_kwargs), .group = EBB_GROUP_GENERATION, .type = EBB_OPTION_YAML,
-     .commands = CHAT,
-     .help = "Variables for the chat template: {enable_thinking: false}."},
+     .commands = CHAT, .help = "Variables for the chat template: {enable_thinking: false}."},
     {KEY(verbose), .group = EBB_GROUP_GENERATION, .type = EBB_OPTION_BOOL, .commands = CHAT,
      .text = "false",
      .help = "Says after each answer how many tokens were read, found in the cache and made, and "

@@ -38,7 +38,7 @@ struct ebb_setup {
     struct ebb_adapter_config adapter; /* of a new adapter */
     bool new_adapter;
     struct ebb_policy_rule rules[EBB_ACTIVATION_RULES];
-    struct ebb_samples samples;   /* of eval_prompts: recipe/samples.h */
+    struct ebb_samples samples;   /* of eval_prompts: recipe/eval_prompts.h */
     struct ebb_numerics numerics; /* of a checkpoint, where the run goes on from one */
     struct ebb_engine_request request;
 };

@@ -13,7 +13,7 @@
 #include "base/file.h"
 #include "model/family.h"
 #include "recipe/fit.h"
-#include "recipe/samples.h"
+#include "recipe/eval_prompts.h"
 #include "train/checkpoint.h"
 
 /* ---- the output directory -------------------------------------------------------------------- */

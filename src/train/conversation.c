@@ -8,12 +8,12 @@ enum { ENDS_MAX = 2 }; /* the tokenizer's end token and the template's */
 
 struct ebb_conversation {
     struct ebb_ctx *ctx;
-    struct ebb_engine *engine;             /* borrowed, as the next three */
+    struct ebb_engine *engine; /* borrowed, as the next three */
     const struct ebb_tokenizer *tokenizer;
     const struct ebb_chat_template *chat;
     const json_t *kwargs;
     struct ebb_encoder *encoder;
-    json_t *messages; /* an array */
+    json_t *messages;      /* an array */
     struct ebb_ids cached; /* the tokens that the engine's cache holds */
     struct ebb_str rendering;
     struct ebb_ids prompt;
@@ -83,8 +83,7 @@ static enum ebb_status find_ends(struct ebb_conversation *c)
 {
     int32_t id;
     if (c->ends_known) return EBB_OK;
-    EBB_TRY(
-        ebb_conversation_end_token(c->ctx, c->tokenizer, c->chat, c->kwargs, c->messages, &id));
+    EBB_TRY(ebb_conversation_end_token(c->ctx, c->tokenizer, c->chat, c->kwargs, c->messages, &id));
     add_end(c, id);
     c->ends_known = true;
     return EBB_OK;

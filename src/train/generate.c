@@ -201,12 +201,8 @@ enum ebb_status ebb_generate_text(struct ebb_ctx *ctx, struct ebb_engine *engine
                                   ebb_generate_fn fn, void *user, struct ebb_ids *ids,
                                   struct ebb_generate_result *result)
 {
-    struct printer printer = {.ctx = ctx,
-                              .tokenizer = tokenizer,
-                              .keys = keys,
-                              .ids = ids,
-                              .fn = fn,
-                              .user = user};
+    struct printer printer = {
+        .ctx = ctx, .tokenizer = tokenizer, .keys = keys, .ids = ids, .fn = fn, .user = user};
     enum ebb_status status =
         ebb_generate_ids(ctx, engine, prompt, count, keys, print_id, &printer, result);
     if (status == EBB_OK && !printer.stopped) {

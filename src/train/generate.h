@@ -1,8 +1,8 @@
 /* Text from a model: sampling token by token through the decode program.
  *
  * What the sampling keys mean and in which order they work: train/sample.h. The engine needs
- * `decode`, and a cache of the prompt's tokens plus max_new_tokens less one (the last token is never
- * read back).
+ * `decode`, and a cache of the prompt's tokens plus max_new_tokens less one (the last token is
+ * never read back).
  *
  * The key and value cache stays as it is between two calls, as long as no other program of the
  * engine runs. A prompt that begins with the tokens that are in it need not be read again from its
@@ -74,8 +74,8 @@ enum ebb_status ebb_generate_text(struct ebb_ctx *ctx, struct ebb_engine *engine
                                   int64_t count, const struct ebb_generate_keys *keys,
                                   ebb_generate_fn fn, void *user, struct ebb_ids *ids,
                                   struct ebb_generate_result *result);
-/* The same from text. The prompt begins as the tokenizer's post-processor says (BOS), special tokens
- * written in it are those tokens. */
+/* The same from text. The prompt begins as the tokenizer's post-processor says (BOS), special
+ * tokens written in it are those tokens. */
 enum ebb_status ebb_generate(struct ebb_ctx *ctx, struct ebb_engine *engine,
                              const struct ebb_tokenizer *tokenizer, const char *prompt,
                              const struct ebb_generate_keys *keys, ebb_generate_fn fn, void *user,

@@ -17,8 +17,9 @@ enum ebb_status ebb_samples_add(struct ebb_ctx *ctx, struct ebb_samples *samples
 {
     if (samples->count == samples->room) {
         int64_t room = samples->room ? 2 * samples->room : 8;
-        struct ebb_sample_prompt *bigger = (struct ebb_sample_prompt *)ebb_mem_realloc(
-            ctx, samples->items, (size_t)room * sizeof *bigger);
+        struct ebb_sample_prompt *bigger =
+            (struct ebb_sample_prompt *)ebb_mem_realloc(ctx, samples->items,
+                                                        (size_t)room * sizeof *bigger);
         if (bigger == NULL) return EBB_NO_MEMORY;
         samples->items = bigger;
         samples->room = room;
@@ -97,9 +98,9 @@ static enum ebb_status run_one(struct ebb_ctx *ctx, struct ebb_engine *engine,
                           &keys, take_piece, &a, NULL, &result);
     if (status == EBB_OK) status = a.status;
     if (status == EBB_OK && result.interrupted)
-        status = EBB_FAIL(ctx, EBB_INTERRUPTED,
-                          "stopped by a signal at sample %" PRId64 " of %" PRId64, i + 1,
-                          samples->count);
+        status =
+            EBB_FAIL(ctx, EBB_INTERRUPTED, "stopped by a signal at sample %" PRId64 " of %" PRId64,
+                     i + 1, samples->count);
     if (status == EBB_OK) status = add_answer(ctx, list, prompt->text, &a.text, &result);
     ebb_str_free(ctx, &a.text);
     return status;

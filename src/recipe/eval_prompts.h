@@ -1,7 +1,7 @@
 /* From eval_prompts to what the trainer shows: prompts as tokens.
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef EBB_RECIPE_SAMPLES_H
-#define EBB_RECIPE_SAMPLES_H
+#ifndef EBB_RECIPE_EVAL_PROMPTS_H
+#define EBB_RECIPE_EVAL_PROMPTS_H
 
 #include "recipe/setup.h"
 

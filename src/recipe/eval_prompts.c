@@ -1,6 +1,6 @@
 /* eval_prompts: a list of texts, or a file of them, through the tokenizer or the chat template.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "recipe/samples.h"
+#include "recipe/eval_prompts.h"
 
 #include <string.h>
 
@@ -70,8 +70,8 @@ static enum ebb_status add_messages(struct reader *r, const char *where, json_t 
         status = ebb_tokenizer_encode(setup->ctx, setup->tokenizer, text.data ? text.data : "",
                                       text.bytes, 0, &ids);
     if (status == EBB_OK)
-        status = ebb_conversation_end_token(setup->ctx, setup->tokenizer, r->template,
-                                            r->kwargs, messages, &end);
+        status = ebb_conversation_end_token(setup->ctx, setup->tokenizer, r->template, r->kwargs,
+                                            messages, &end);
     if (status == EBB_OK) status = add_ids(r, where, shown_text(messages), &ids, end);
     ebb_ids_free(setup->ctx, &ids);
     ebb_str_free(setup->ctx, &text);
@@ -152,8 +152,7 @@ static enum ebb_status add_file(struct reader *r, const char *path)
         const char *stop = (const char *)memchr(at, '\n', (size_t)(end - at));
         size_t bytes = (size_t)((stop ? stop : end) - at);
         if (bytes > 0 && at[bytes - 1] == '\r') bytes--;
-        if (bytes > 0)
-            status = add_line(r, path, line, ends_with(path, ".jsonl"), at, bytes);
+        if (bytes > 0) status = add_line(r, path, line, ends_with(path, ".jsonl"), at, bytes);
         at = stop ? stop + 1 : end;
     }
     ebb_map_close(&map);
