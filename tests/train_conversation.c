@@ -297,6 +297,41 @@ static void the_end_of_a_turn_is_what_the_template_puts_behind_an_answer(void **
     place_close(&p);
 }
 
+/* Every allocation of a turn fails once: the message is taken back, and the next turn is right. */
+static void running_out_of_memory_takes_the_message_back(void **state)
+{
+    struct place p;
+    struct said said = {.bytes = 0}, first;
+    struct ebb_generate_result result;
+    struct ebb_generate_keys keys = keys_of(15);
+    int failures = 0;
+    (void)state;
+    place_open(&p);
+    struct ebb_conversation *talk = talk_of(&p);
+    say(&p, talk, "hello", &first);
+    ebb_conversation_free(talk);
+    for (int64_t nth = 1; nth < 200; nth++) {
+        talk = talk_of(&p);
+        said.bytes = 0;
+        ebb_mem_fail_nth(p.ctx, nth, false);
+        enum ebb_status status =
+            ebb_conversation_say(talk, "hello", &keys, keep_text, &said, &result);
+        ebb_mem_fail_nth(p.ctx, 0, false);
+        if (status != EBB_OK) {
+            failures++;
+            assert_int_equal(status, EBB_NO_MEMORY);
+            ebb_error_clear(p.ctx);
+            assert_int_equal(messages(talk), 0);
+            say(&p, talk, "hello", &said);
+        }
+        assert_int_equal(said.bytes, first.bytes);
+        assert_memory_equal(said.text, first.text, first.bytes);
+        ebb_conversation_free(talk);
+    }
+    if (failures < 10) fail_msg("%d of 200 allocations failed", failures);
+    place_close(&p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -305,6 +340,7 @@ int main(void)
         cmocka_unit_test(a_conversation_without_room_says_so_and_stays_as_it_was),
         cmocka_unit_test(an_interruption_before_the_answer_takes_the_message_back),
         cmocka_unit_test(a_template_that_refuses_leaves_the_conversation_as_it_was),
+        cmocka_unit_test(running_out_of_memory_takes_the_message_back),
         cmocka_unit_test(the_end_of_a_turn_is_what_the_template_puts_behind_an_answer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
