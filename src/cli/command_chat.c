@@ -17,7 +17,6 @@
 #include "base/file.h"
 #include "cli/cli.h"
 #include "cli/lines.h"
-#include "recipe/chat.h"
 #include "recipe/fit.h"
 #include "train/conversation.h"
 
@@ -30,8 +29,6 @@ struct chat {
     struct ebb_options *options;
     struct ebb_setup setup;
     struct ebb_engine *engine;
-    struct ebb_chat_template *template;
-    json_t *kwargs;
     struct ebb_conversation *talk;
     struct ebb_lines lines;
     const char *stops[EBB_CLI_STOPS]; /* borrowed from config.stop */
@@ -126,9 +123,8 @@ static enum ebb_status make_room(struct chat *c)
 
 static enum ebb_status load_template(struct chat *c)
 {
-    EBB_TRY(ebb_setup_chat_template(&c->setup, &c->template));
-    EBB_TRY(ebb_setup_chat_kwargs(&c->setup, &c->kwargs));
-    if (c->template) return EBB_OK;
+    EBB_TRY(ebb_setup_chat(&c->setup));
+    if (c->setup.chat) return EBB_OK;
     return EBB_FAIL(c->ctx, EBB_BAD_CONFIG,
                     "there is no chat template in '%s'\n"
                     "try:   chat_template=FILE, or 'ebb generate' to continue a text",
@@ -143,8 +139,8 @@ static enum ebb_status start(struct chat *c)
     EBB_TRY(ebb_cli_stops(c->cli, &c->config, c->stops, &c->stop_count));
     EBB_TRY(make_room(c));
     EBB_TRY(ebb_engine_open(c->engine));
-    EBB_TRY(ebb_conversation_create(c->ctx, c->engine, c->setup.tokenizer, c->template, c->kwargs,
-                                    &c->talk));
+    EBB_TRY(ebb_conversation_create(c->ctx, c->engine, c->setup.tokenizer, c->setup.chat,
+                                    c->setup.chat_kwargs, &c->talk));
     return ebb_conversation_system(c->talk, c->config.system_prompt);
 }
 
@@ -488,8 +484,6 @@ static void clear(struct chat *c)
 {
     ebb_lines_free(c->ctx, &c->lines);
     ebb_conversation_free(c->talk);
-    json_decref(c->kwargs);
-    ebb_chat_template_free(c->ctx, c->template);
     ebb_engine_free(c->engine);
     ebb_setup_free(&c->setup);
     ebb_options_free(c->options);

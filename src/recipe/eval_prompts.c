@@ -5,23 +5,19 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "recipe/chat.h"
 #include "train/conversation.h"
 
 struct reader {
     struct ebb_setup *setup;
-    bool chat;                          /* texts are what a user says */
-    struct ebb_chat_template *template; /* loaded, as the next, when a prompt first needs it */
-    json_t *kwargs;
+    bool chat; /* texts are what a user says */
 };
 
 /* ---- one prompt ------------------------------------------------------------------------------ */
 
 static enum ebb_status need_template(struct reader *r, const char *where)
 {
-    if (r->template) return EBB_OK;
-    EBB_TRY(ebb_setup_chat_template(r->setup, &r->template));
-    if (r->template) return ebb_setup_chat_kwargs(r->setup, &r->kwargs);
+    EBB_TRY(ebb_setup_chat(r->setup));
+    if (r->setup->chat) return EBB_OK;
     return EBB_FAIL(r->setup->ctx, EBB_BAD_CONFIG,
                     "%s: messages need a chat template, and '%s' has none\n"
                     "try:   prompts as texts, which are continued as they are",
@@ -60,18 +56,18 @@ static enum ebb_status add_messages(struct reader *r, const char *where, json_t 
     struct ebb_ids ids = {0};
     int32_t end = -1;
     EBB_TRY(need_template(r, where));
-    struct ebb_chat_options options = {.add_generation_prompt = true, .kwargs = r->kwargs};
+    struct ebb_chat_options options = {.add_generation_prompt = true, .kwargs = setup->chat_kwargs};
     size_t count = json_array_size(messages);
     if (count > 0 && is_assistant(json_array_get(messages, count - 1)))
         json_array_remove(messages, count - 1);
     enum ebb_status status =
-        ebb_chat_render(setup->ctx, r->template, where, messages, &options, &text, NULL);
+        ebb_chat_render(setup->ctx, setup->chat, where, messages, &options, &text, NULL);
     if (status == EBB_OK)
         status = ebb_tokenizer_encode(setup->ctx, setup->tokenizer, text.data ? text.data : "",
                                       text.bytes, 0, &ids);
     if (status == EBB_OK)
-        status = ebb_conversation_end_token(setup->ctx, setup->tokenizer, r->template, r->kwargs,
-                                            messages, &end);
+        status = ebb_conversation_end_token(setup->ctx, setup->tokenizer, setup->chat,
+                                            setup->chat_kwargs, messages, &end);
     if (status == EBB_OK) status = add_ids(r, where, shown_text(messages), &ids, end);
     ebb_ids_free(setup->ctx, &ids);
     ebb_str_free(setup->ctx, &text);
@@ -201,8 +197,6 @@ enum ebb_status ebb_setup_samples(struct ebb_setup *setup, bool chat)
     if (setup->config->eval_prompts == NULL) return EBB_OK;
     setup->samples.max_new_tokens = setup->config->eval_max_new_tokens;
     setup->samples.tokenizer = setup->tokenizer;
-    enum ebb_status status = add_all(&reader);
-    ebb_chat_template_free(setup->ctx, reader.template);
-    json_decref(reader.kwargs);
-    return status == EBB_OK ? request_cache(setup) : status;
+    EBB_TRY(add_all(&reader));
+    return request_cache(setup);
 }

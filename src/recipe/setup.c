@@ -414,6 +414,8 @@ void ebb_setup_free(struct ebb_setup *setup)
     ebb_dataset_free(ctx, setup->train_set);
     ebb_dataset_free(ctx, setup->eval_set);
     ebb_samples_free(ctx, &setup->samples);
+    ebb_chat_template_free(ctx, setup->chat);
+    json_decref(setup->chat_kwargs);
     ebb_tokenizer_free(ctx, setup->tokenizer);
     ebb_adapter_config_clear(ctx, &setup->adapter);
     ebb_weight_list_free(ctx, &setup->weights);

@@ -4,6 +4,7 @@
 #ifndef EBB_RECIPE_SETUP_H
 #define EBB_RECIPE_SETUP_H
 
+#include "data/chat_template.h"
 #include "data/loader.h"
 #include "model/init.h"
 #include "recipe/options.h"
@@ -31,6 +32,8 @@ struct ebb_setup {
     struct ebb_model_config *model;
     struct ebb_weight_list weights;
     struct ebb_tokenizer *tokenizer; /* NULL where no text is needed */
+    struct ebb_chat_template *chat;  /* NULL: none, or nobody asked for it */
+    json_t *chat_kwargs;             /* NULL: none */
     struct ebb_dataset *train_set, *eval_set;
     struct ebb_loader *train, *eval;   /* NULL: none */
     int64_t max_length;                /* resolved */
@@ -50,6 +53,10 @@ enum ebb_status ebb_setup_model(struct ebb_ctx *ctx, struct ebb_options *options
                                 struct ebb_setup *setup);
 /* Tokenizer; checks it against the model's vocabulary. */
 enum ebb_status ebb_setup_tokenizer(struct ebb_setup *setup);
+/* setup->chat, the template of the key chat_template; without it the adapter directory's own, then
+ * the model directory's; NULL where there is none. And setup->chat_kwargs. The setup has its
+ * tokenizer. A second call does nothing. */
+enum ebb_status ebb_setup_chat(struct ebb_setup *setup);
 /* Data sets, max_length, loaders and the capacity that they need. Without dataset_name (ebb
  * plan): the capacity of max_length and batch size. */
 enum ebb_status ebb_setup_data(struct ebb_setup *setup);

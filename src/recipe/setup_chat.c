@@ -1,6 +1,6 @@
-/* Which chat template, and with which variables.
+/* ebb_setup_chat: which chat template, and with which variables.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "recipe/chat.h"
+#include "recipe/setup.h"
 
 #include <string.h>
 
@@ -28,28 +28,21 @@ static enum ebb_status set_tokens(struct ebb_setup *setup, struct ebb_chat_templ
     return set_token(setup, chat, "unk_token", ebb_tokenizer_unk(tokenizer));
 }
 
-enum ebb_status ebb_setup_chat_template(struct ebb_setup *setup, struct ebb_chat_template **chat)
+static enum ebb_status load_template(struct ebb_setup *setup)
 {
     const char *path = setup->config->chat_template;
     bool found = false, alone = true;
-    *chat = NULL;
     if (path)
-        EBB_TRY(ebb_chat_template_load(setup->ctx, path, chat, NULL));
+        EBB_TRY(ebb_chat_template_load(setup->ctx, path, &setup->chat, NULL));
     else if (setup->adapter_dir)
-        EBB_TRY(ebb_chat_template_load(setup->ctx, setup->adapter_dir, chat, &found));
-    if (*chat == NULL) {
-        EBB_TRY(ebb_chat_template_load(setup->ctx, setup->model_dir, chat, &found));
+        EBB_TRY(ebb_chat_template_load(setup->ctx, setup->adapter_dir, &setup->chat, &found));
+    if (setup->chat == NULL) {
+        EBB_TRY(ebb_chat_template_load(setup->ctx, setup->model_dir, &setup->chat, &found));
         alone = false;
     }
-    enum ebb_status status = EBB_OK;
-    if (*chat && alone) status = set_tokens(setup, *chat);
-    if (*chat && status == EBB_OK)
-        status = ebb_chat_template_use_tokenizer(setup->ctx, *chat, setup->tokenizer);
-    if (status != EBB_OK) {
-        ebb_chat_template_free(setup->ctx, *chat);
-        *chat = NULL;
-    }
-    return status;
+    if (setup->chat == NULL) return EBB_OK;
+    if (alone) EBB_TRY(set_tokens(setup, setup->chat));
+    return ebb_chat_template_use_tokenizer(setup->ctx, setup->chat, setup->tokenizer);
 }
 
 /* ---- variables ------------------------------------------------------------------------------- */
@@ -85,17 +78,23 @@ static json_t *tree_json(const struct ebb_yaml *node)
     return json;
 }
 
-enum ebb_status ebb_setup_chat_kwargs(struct ebb_setup *setup, json_t **kwargs)
+static enum ebb_status read_kwargs(struct ebb_setup *setup)
 {
     const struct ebb_yaml *tree = setup->config->chat_template_kwargs;
-    *kwargs = NULL;
     if (tree == NULL) return EBB_OK;
     if (tree->kind != EBB_YAML_MAP)
         return EBB_FAIL(setup->ctx, EBB_BAD_CONFIG,
                         "'chat_template_kwargs' wants a mapping, such as {enable_thinking: false}\n"
                         "where: %s",
                         ebb_options_where(setup->options, "chat_template_kwargs"));
-    *kwargs = tree_json(tree);
-    if (*kwargs) return EBB_OK;
+    setup->chat_kwargs = tree_json(tree);
+    if (setup->chat_kwargs) return EBB_OK;
     return EBB_FAIL(setup->ctx, EBB_NO_MEMORY, "out of host memory for chat_template_kwargs");
+}
+
+enum ebb_status ebb_setup_chat(struct ebb_setup *setup)
+{
+    if (setup->chat) return EBB_OK;
+    EBB_TRY(load_template(setup));
+    return setup->chat_kwargs ? EBB_OK : read_kwargs(setup);
 }
