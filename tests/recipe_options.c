@@ -859,6 +859,44 @@ static void running_out_of_memory_leaves_nothing_behind(void **state)
     fail_msg("never got through");
 }
 
+static void texts_are_one_or_a_list_of_them(void **state)
+{
+    static const char *const bad[] = {"stop: []\n", "stop: \"\"\n", "stop: [a, \"\"]\n",
+                                      "stop: [[a]]\n", "stop: [{a: b}]\n"};
+    struct fixture f;
+    (void)state;
+    begin(&f, EBB_COMMAND_GENERATE);
+    assert_null(f.config.stop);
+    assert_int_equal(read_text(&f, "stop: [\"a, b\", \"\\n\", 5]\n"), EBB_OK);
+    assert_int_equal(f.config.stop->count, 3);
+    assert_string_equal(f.config.stop->items[0].text, "a, b");
+    assert_string_equal(f.config.stop->items[1].text, "\n");
+    json_t *json = ebb_options_json(f.options);
+    const json_t *list = json_object_get(json, "stop");
+    assert_string_equal(json_string_value(json_array_get(list, 2)), "5");
+    json_decref(json);
+    assert_int_equal(ebb_options_set(f.options, "stop", "a: [b"), EBB_OK); /* as it stands */
+    assert_int_equal(f.config.stop->kind, EBB_YAML_SCALAR);
+    assert_string_equal(f.config.stop->text, "a: [b");
+    assert_int_equal(ebb_options_set(f.options, "stop", "[\"x\", y]"), EBB_OK);
+    assert_int_equal(f.config.stop->count, 2);
+    assert_int_equal(ebb_options_set(f.options, "stop", "[]"), EBB_BAD_CONFIG);
+    ebb_error_clear(f.ctx);
+    assert_int_equal(f.config.stop->count, 2); /* what was there stays */
+    assert_int_equal(ebb_options_set(f.options, "stop", "[broken"), EBB_BAD_CONFIG);
+    ebb_error_clear(f.ctx);
+    assert_int_equal(ebb_options_set(f.options, "stop", "null"), EBB_OK);
+    assert_null(f.config.stop);
+    end(&f);
+    begin(&f, EBB_COMMAND_CHAT);
+    assert_int_equal(read_text(&f, "stop: \"User:\"\n"), EBB_OK);
+    assert_string_equal(f.config.stop->text, "User:");
+    assert_int_equal(f.config.max_new_tokens, EBB_AUTO_INT);
+    end(&f);
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+        assert_fails(EBB_COMMAND_CHAT, bad[i], EBB_BAD_CONFIG, "'stop' wants a text, or a list");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -890,6 +928,7 @@ int main(void)
         cmocka_unit_test(ready_configurations_are_valid),
         cmocka_unit_test(the_configuration_as_json_has_every_key_of_the_command),
         cmocka_unit_test(running_out_of_memory_leaves_nothing_behind),
+        cmocka_unit_test(texts_are_one_or_a_list_of_them),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -39,6 +39,7 @@ enum ebb_status ebb_cli_plan(struct ebb_cli *cli);
 enum ebb_status ebb_cli_data(struct ebb_cli *cli);
 enum ebb_status ebb_cli_eval(struct ebb_cli *cli);
 enum ebb_status ebb_cli_generate(struct ebb_cli *cli);
+enum ebb_status ebb_cli_chat(struct ebb_cli *cli);
 enum ebb_status ebb_cli_merge(struct ebb_cli *cli);
 enum ebb_status ebb_cli_init(struct ebb_cli *cli);
 enum ebb_status ebb_cli_tokenize(struct ebb_cli *cli);
@@ -54,6 +55,10 @@ enum ebb_status ebb_cli_help_command(struct ebb_cli *cli, const char *name, cons
 /* Options from the words, checked. The caller frees *options. */
 enum ebb_status ebb_cli_options(struct ebb_cli *cli, enum ebb_command command,
                                 struct ebb_config *config, struct ebb_options **options);
+/* The texts of `stop`, borrowed from the configuration. */
+enum { EBB_CLI_STOPS = 64 };
+enum ebb_status ebb_cli_stops(struct ebb_cli *cli, const struct ebb_config *config,
+                              const char *stops[EBB_CLI_STOPS], int64_t *count);
 /* Writes to stdout; false results show at the end, when main flushes. */
 void ebb_cli_print(const struct ebb_str *text);
 /* An object as JSON on stdout; takes the reference. */

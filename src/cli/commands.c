@@ -13,6 +13,7 @@ static const struct ebb_cli_command commands[] = {
     {"data", NULL, NULL, ebb_cli_data, false},
     {"eval", NULL, NULL, ebb_cli_eval, true},
     {"generate", NULL, NULL, ebb_cli_generate, false},
+    {"chat", NULL, NULL, ebb_cli_chat, true},
     {"merge", NULL, NULL, ebb_cli_merge, false},
     {"init", NULL, NULL, ebb_cli_init, false},
     {"tokenize", NULL, NULL, ebb_cli_tokenize, false},
@@ -56,6 +57,21 @@ enum ebb_status ebb_cli_options(struct ebb_cli *cli, enum ebb_command command,
     ebb_options_free(*options);
     *options = NULL;
     return status;
+}
+
+enum ebb_status ebb_cli_stops(struct ebb_cli *cli, const struct ebb_config *config,
+                              const char *stops[EBB_CLI_STOPS], int64_t *count)
+{
+    const struct ebb_yaml *stop = config->stop;
+    *count = 0;
+    if (stop == NULL) return EBB_OK;
+    size_t texts = stop->kind == EBB_YAML_LIST ? stop->count : 1;
+    const struct ebb_yaml *items = stop->kind == EBB_YAML_LIST ? stop->items : stop;
+    if (texts > EBB_CLI_STOPS)
+        return EBB_FAIL(cli->ctx, EBB_BAD_CONFIG, "'stop' has %zu texts, %d at most are offered",
+                        texts, EBB_CLI_STOPS);
+    for (size_t i = 0; i < texts; i++) stops[(*count)++] = items[i].text;
+    return EBB_OK;
 }
 
 void ebb_cli_print(const struct ebb_str *text)

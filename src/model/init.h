@@ -24,7 +24,8 @@ enum ebb_status ebb_model_init(struct ebb_ctx *ctx, const char *config_path,
 
 /* Writes DIR/tokenizer.json and tokenizer_config.json of a tokenizer that needs no training:
  * byte-level BPE without merges, the id of a byte is its value. Special: "<|endoftext|>" (ends
- * and pads), "<|begin|>" (begins). Hugging Face tokenizers loads it. */
+ * and pads), "<|begin|>" (begins). Hugging Face tokenizers loads it. DIR/chat_template.jinja writes
+ * conversations with these two. */
 enum { EBB_BYTES_EOS = 256, EBB_BYTES_BOS = 257, EBB_BYTES_VOCAB = 258 };
 enum ebb_status ebb_model_write_bytes_tokenizer(struct ebb_ctx *ctx, const char *dir);
 

@@ -22,6 +22,7 @@ extern "C" {
     X(DATA, "data", EBB_USAGE_CONFIG, "show what becomes of a data set: samples, marks, lengths")  \
     X(EVAL, "eval", EBB_USAGE_CONFIG, "loss of a data set, with or without an adapter")            \
     X(GENERATE, "generate", EBB_USAGE_CONFIG, "continue a prompt")                                 \
+    X(CHAT, "chat", EBB_USAGE_CONFIG, "talk to a model through its chat template")                 \
     X(MERGE, "merge", EBB_USAGE_CONFIG, "fold an adapter into the weights")                        \
     X(INIT, "init", EBB_USAGE_INIT, "make a model directory with random weights")                  \
     X(TOKENIZE, "tokenize", EBB_USAGE_MODEL, "turn lines of text into token ids, or back")
@@ -138,6 +139,8 @@ struct ebb_config {
     int64_t early_stopping_patience; /* 0: off */
     double early_stopping_threshold;
     char *resume_from_checkpoint; /* "false", "true" or a path */
+    struct ebb_yaml *eval_prompts; /* texts, or one text: a file */
+    int64_t eval_max_new_tokens;
     /* machine */
     int device; /* enum ebb_device_key */
     int64_t threads;
@@ -146,11 +149,15 @@ struct ebb_config {
     /* generation */
     char *prompt;
     bool prompt_lines;
-    int64_t max_new_tokens;
+    int64_t max_new_tokens; /* or EBB_AUTO_INT */
     double temperature;
     double top_p;
     int64_t top_k;
     double repetition_penalty;
+    struct ebb_yaml *stop; /* texts */
+    /* chat */
+    char *system_prompt;
+    bool verbose;
     /* init */
     char *config;
     char *tokenizer;

@@ -32,6 +32,7 @@ extern "C" {
     X(CHOICE, "choice", int)                 /* index in `choices` */                              \
     X(STRING, "text", char *)                                                                      \
     X(LIST, "list of names", char *) /* names joined by commas */                                  \
+    X(TEXTS, "text, or list of texts", struct ebb_yaml *) /* a scalar or a list of them */         \
     X(YAML, "mapping or list", struct ebb_yaml *)
 
 enum ebb_option_type {

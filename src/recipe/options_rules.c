@@ -195,6 +195,10 @@ static bool as_json(const struct ebb_config *config)
 {
     return config->json;
 }
+static bool no_eval_prompts(const struct ebb_config *config)
+{
+    return config->eval_prompts == NULL;
+}
 static bool resumed(const struct ebb_config *config)
 {
     return config->overwrite_output_dir && strcmp(config->resume_from_checkpoint, "false") != 0;
@@ -205,6 +209,7 @@ static bool resumed(const struct ebb_config *config)
 #define DATA     (1u << EBB_COMMAND_DATA)
 #define EVAL     (1u << EBB_COMMAND_EVAL)
 #define GENERATE (1u << EBB_COMMAND_GENERATE)
+#define CHAT     (1u << EBB_COMMAND_CHAT)
 #define TOKENIZE (1u << EBB_COMMAND_TOKENIZE)
 #define TRAIN    (SFT | PLAN)
 #define READ     (SFT | PLAN | EVAL | DATA)
@@ -300,12 +305,14 @@ static const struct rule rules[] = {
     {"color", DATA, false, as_json, "json", "has no effect with json", "remove it"},
     {"overwrite_output_dir", SFT, false, resumed, "resume_from_checkpoint",
      "would remove the checkpoint that resume_from_checkpoint asks for", "keep one of them"},
-    {"top_p", GENERATE, false, greedy_top_p, "temperature", "has no effect with temperature: 0",
+    {"top_p", GENERATE | CHAT, false, greedy_top_p, "temperature",
+     "has no effect with temperature: 0", "temperature: 1, or remove it"},
+    {"top_k", GENERATE | CHAT, false, greedy_top_k, "temperature",
+     "has no effect with temperature: 0", "temperature: 1, or remove it"},
+    {"seed", GENERATE | CHAT, true, greedy, "temperature", "has no effect with temperature: 0",
      "temperature: 1, or remove it"},
-    {"top_k", GENERATE, false, greedy_top_k, "temperature", "has no effect with temperature: 0",
-     "temperature: 1, or remove it"},
-    {"seed", GENERATE, true, greedy, "temperature", "has no effect with temperature: 0",
-     "temperature: 1, or remove it"},
+    {"eval_max_new_tokens", TRAIN, false, no_eval_prompts, "eval_prompts",
+     "has no effect without eval_prompts", "eval_prompts, or remove it"},
     {"add_special_tokens", TOKENIZE, false, decoding, "decode", "has no effect with decode",
      "keep one of them"},
     {"skip_special_tokens", TOKENIZE, false, encoding, "decode", "has no effect without decode",

@@ -13,8 +13,9 @@
 #define MERGE    (1u << EBB_COMMAND_MERGE)
 #define INIT     (1u << EBB_COMMAND_INIT)
 #define TOKENIZE (1u << EBB_COMMAND_TOKENIZE)
+#define CHAT     (1u << EBB_COMMAND_CHAT)
 #define TRAIN    (SFT | PLAN)
-#define RUN      (SFT | PLAN | EVAL | GENERATE)
+#define RUN      (SFT | PLAN | EVAL | GENERATE | CHAT)
 #define READ     (SFT | PLAN | EVAL | DATA) /* reads a data set */
 
 #define KEY(name) .key = #name, .offset = offsetof(struct ebb_config, name)
@@ -135,14 +136,15 @@ static const struct ebb_option table[] = {
      .help = "Where tokenized data sets are kept, so that the next run with the same files and "
              "keys need not tokenize again: a directory, or false for nowhere. auto: "
              "ebb/datasets in $XDG_CACHE_HOME, which is ~/.cache where it is not set."},
-    {KEY(max_length), .group = EBB_GROUP_DATA, .type = EBB_OPTION_INT, .commands = READ,
+    {KEY(max_length), .group = EBB_GROUP_DATA, .type = EBB_OPTION_INT, .commands = READ | CHAT,
      .text = "auto", .automatic = true, .low = 2, .high = 1e8, .unit = "tokens",
      .aliases = "max_seq_length max_seq_len seq_length seq_len sequence_len sequence_length "
                 "cutoff_len model_max_length block_size tokenizer.max_seq_len",
      .help = "The longest sample in tokens, and the size of a bin with packing. auto: the "
              "longest sample there is, at most what the model has positions for. A longer sample "
              "stops the run unless overlong or packing_strategy says otherwise: nothing is cut "
-             "silently."},
+             "silently. In 'ebb chat' the room for the whole conversation; auto: as much as the model "
+             "takes and memory allows."},
     {KEY(overlong), .group = EBB_GROUP_DATA, .type = EBB_OPTION_CHOICE, .commands = READ,
      .text = "error", .choices = "error=raise|drop|truncate", .aliases = "excess_length_strategy",
      .help = "What happens to samples above max_length: error stops before training and names "
@@ -186,14 +188,16 @@ static const struct ebb_option table[] = {
     {KEY(last_turn_only_loss), .group = EBB_GROUP_DATA, .type = EBB_OPTION_BOOL, .commands = READ,
      .text = "false", .aliases = "mask_history",
      .help = "Of the assistant's turns only the last one is trained."},
-    {KEY(chat_template), .group = EBB_GROUP_DATA, .type = EBB_OPTION_STRING, .commands = READ,
+    {KEY(chat_template), .group = EBB_GROUP_DATA, .type = EBB_OPTION_STRING,
+     .commands = READ | CHAT,
      .text = "auto", .aliases = "chat_template_path",
      .help = "How a chat becomes text. auto: the model's own template. Or one that Ebb carries: "
              "alpaca, chatml, llama2, llama3 or zephyr ('ebb configs' lists them). Or a file "
              "(.jinja, or .json with the key chat_template), or the directory of another model; "
              "./llama3 is a directory of that name. A run writes the template that was named "
              "here beside its result as chat_template.jinja."},
-    {KEY(chat_template_kwargs), .group = EBB_GROUP_DATA, .type = EBB_OPTION_YAML, .commands = READ,
+    {KEY(chat_template_kwargs), .group = EBB_GROUP_DATA, .type = EBB_OPTION_YAML,
+     .commands = READ | CHAT,
      .help = "Variables for the chat template, such as {enable_thinking: false}. true, false, null "
              "and numbers are what they look like; quoted they are text."},
 
@@ -254,7 +258,8 @@ static const struct ebb_option table[] = {
      .help = "Ends the run after so many optimizer steps instead of after num_train_epochs. 0 or "
              "-1: by epochs."},
     {KEY(seed), .group = EBB_GROUP_TRAINING, .type = EBB_OPTION_INT,
-     .commands = SFT | GENERATE | INIT | DATA, .text = "42", .low = 0, .high = 9007199254740991.0,
+     .commands = SFT | GENERATE | CHAT | INIT | DATA, .text = "42", .low = 0,
+     .high = 9007199254740991.0,
      .aliases = "random_seed data_seed",
      .help = "Decides the order of the data, starts of adapters and weights, dropout and "
              "sampling. The same seed gives the same run, bit for bit, on the same machine."},
@@ -432,6 +437,16 @@ static const struct ebb_option table[] = {
      .help = "Goes on from a checkpoint: true takes the newest whole one in output_dir, a path "
              "that one. Weights, optimizer, data order and numerics are taken from it, so that "
              "the result is that of an uninterrupted run."},
+    {KEY(eval_prompts), .group = EBB_GROUP_EVALUATION, .type = EBB_OPTION_TEXTS, .commands = TRAIN,
+     .help = "Prompts that the model answers before the first step, at each evaluation and at the "
+             "end, by the likeliest token each: printed, and kept in metrics.jsonl. A list of "
+             "texts, or a file: JSON lines (.jsonl) with 'messages' or 'prompt', otherwise one "
+             "prompt a line. Messages go through the chat template, without a last one of the "
+             "assistant; so do texts where the data is chats. Other texts are continued. The "
+             "training is the same, bit for bit, as without."},
+    {KEY(eval_max_new_tokens), .group = EBB_GROUP_EVALUATION, .type = EBB_OPTION_INT,
+     .commands = TRAIN, .text = "64", .low = 1, .high = 1e6, .unit = "tokens",
+     .help = "How long an answer to eval_prompts may be."},
 
     /* ---- generation -------------------------------------------------------------------------- */
     {KEY(prompt), .group = EBB_GROUP_GENERATION, .type = EBB_OPTION_STRING, .commands = GENERATE,
@@ -441,22 +456,36 @@ static const struct ebb_option table[] = {
      .help =
          "Takes each line of standard input as a prompt of its own, instead of all of it as one."},
     {KEY(max_new_tokens), .group = EBB_GROUP_GENERATION, .type = EBB_OPTION_INT,
-     .commands = GENERATE, .text = "128", .low = 1, .high = 1e7, .unit = "tokens",
-     .help = "Stops after so many tokens, if no end of text comes first."},
+     .commands = GENERATE | CHAT, .text = "auto", .automatic = true, .low = 1, .high = 1e7,
+     .unit = "tokens",
+     .help = "Stops after so many tokens, if no end of text comes first. auto: 128 in 'ebb "
+             "generate', as many as there is room for in 'ebb chat'."},
     {KEY(temperature), .group = EBB_GROUP_GENERATION, .type = EBB_OPTION_FLOAT,
-     .commands = GENERATE, .text = "0", .low = 0, .high = 100,
+     .commands = GENERATE | CHAT, .text = "0", .low = 0, .high = 100,
      .help = "0 always takes the likeliest token. Above it tokens are drawn at random; lower is "
              "closer to the likeliest, 1 is the model's own distribution."},
-    {KEY(top_p), .group = EBB_GROUP_GENERATION, .type = EBB_OPTION_FLOAT, .commands = GENERATE,
-     .text = "1", .low = 0, .above = true, .high = 1,
+    {KEY(top_p), .group = EBB_GROUP_GENERATION, .type = EBB_OPTION_FLOAT,
+     .commands = GENERATE | CHAT, .text = "1", .low = 0, .above = true, .high = 1,
      .help =
          "Draws only from the likeliest tokens that together have this probability. 1: from all."},
-    {KEY(top_k), .group = EBB_GROUP_GENERATION, .type = EBB_OPTION_INT, .commands = GENERATE,
+    {KEY(top_k), .group = EBB_GROUP_GENERATION, .type = EBB_OPTION_INT, .commands = GENERATE | CHAT,
      .text = "0", .low = 0, .high = 1e7, .unit = "tokens",
      .help = "Draws only from the so many likeliest tokens. 0: from all."},
     {KEY(repetition_penalty), .group = EBB_GROUP_GENERATION, .type = EBB_OPTION_FLOAT,
-     .commands = GENERATE, .text = "1", .low = 0, .above = true, .high = 100,
+     .commands = GENERATE | CHAT, .text = "1", .low = 0, .above = true, .high = 100,
      .help = "Above 1 makes tokens that already occurred less likely. 1: off."},
+    {KEY(stop), .group = EBB_GROUP_GENERATION, .type = EBB_OPTION_TEXTS,
+     .commands = GENERATE | CHAT, .aliases = "stop_strings stop_sequences",
+     .help = "Ends before this text, or before the first of several, and does not print it: "
+             "stop='User:' or stop='[\"\\n\\n\", \"###\"]'."},
+    {KEY(system_prompt), .group = EBB_GROUP_GENERATION, .type = EBB_OPTION_STRING, .commands = CHAT,
+     .aliases = "system",
+     .help = "The system message that stands before the conversation. Without it there is none, "
+             "but for what the template itself writes."},
+    {KEY(verbose), .group = EBB_GROUP_GENERATION, .type = EBB_OPTION_BOOL, .commands = CHAT,
+     .text = "false",
+     .help = "Says after each answer how many tokens were read, found in the cache and made, and "
+             "how fast."},
 
     /* ---- machine and output ------------------------------------------------------------------ */
     {KEY(device), .group = EBB_GROUP_MACHINE, .type = EBB_OPTION_CHOICE, .commands = RUN,
@@ -575,7 +604,7 @@ static const struct ebb_foreign_key foreign[] = {
      "there is nothing to compile: a step is planned before the run"},
     {"report_to use_wandb wandb_project wandb_run_name wandb_entity run_name use_tensorboard "
      "metric_logger plot_loss metric_logger. logging_dir project trackio_space_id wandb_watch "
-     "eval_table_size eval_max_new_tokens",
+     "eval_table_size",
      false, "", "metrics go to output_dir/metrics.jsonl, one JSON object a step"},
     {"log_level log_peak_memory_stats logging_first_step logging_strategy disable_tqdm "
      "include_tokens_per_second include_num_input_tokens_seen skip_memory_metrics log_on_each_node",

@@ -226,14 +226,16 @@ static enum ebb_status load_set(struct ebb_setup *setup, const struct ebb_source
 }
 
 /* An adapter that was trained with a template of its own has it beside it. */
-static enum ebb_status load_chat(struct ebb_setup *setup)
+enum ebb_status ebb_setup_chat(struct ebb_setup *setup)
 {
     enum ebb_status status = EBB_OK;
+    if (setup->chat) return EBB_OK;
     bool beside =
         setup->adapter_dir && holds(setup->ctx, setup->adapter_dir, "chat_template.jinja", &status);
     EBB_TRY(status);
     setup->save_chat = beside || ebb_chat_is_other(setup->config);
-    EBB_TRY(ebb_chat_kwargs(setup->ctx, setup->config, &setup->chat_kwargs));
+    if (setup->chat_kwargs == NULL)
+        EBB_TRY(ebb_chat_kwargs(setup->ctx, setup->config, &setup->chat_kwargs));
     return ebb_chat_load(setup->ctx, setup->options, setup->config, setup->env->chat_builtin,
                          beside ? setup->adapter_dir : setup->model_dir, setup->tokenizer,
                          &setup->chat);
@@ -245,6 +247,7 @@ static enum ebb_status check_chat_keys(struct ebb_setup *setup)
     static const char *const keys[] = {"chat_template", "chat_template_kwargs"};
     const struct ebb_dataset *sets[] = {setup->train_set, setup->eval_set};
     const char *format = NULL;
+    if (setup->config->eval_prompts) return EBB_OK; /* they may be messages */
     for (int i = 0; i < 2; i++) {
         if (sets[i] && sets[i]->chat) return EBB_OK;
         if (sets[i]) format = sets[i]->format;
@@ -293,7 +296,7 @@ static enum ebb_status load_sets(struct ebb_setup *setup)
 {
     struct ebb_ctx *ctx = setup->ctx;
     const struct ebb_config *config = setup->config;
-    EBB_TRY(load_chat(setup));
+    EBB_TRY(ebb_setup_chat(setup));
     EBB_TRY(
         ebb_sources_create(ctx, setup->options, config, EBB_SHARE_TRAIN, &setup->train_sources));
     EBB_TRY(load_set(setup, &setup->train_sources, &setup->train_set));
@@ -401,7 +404,7 @@ enum ebb_status ebb_setup_eval_data(struct ebb_setup *setup)
         config->per_device_eval_batch_size == EBB_AUTO_INT ? 1 : config->per_device_eval_batch_size;
     /* Without a part of its own to measure: what training would take. */
     enum ebb_share share = ebb_sources_has_eval(config) ? EBB_SHARE_EVAL : EBB_SHARE_TRAIN;
-    EBB_TRY(load_chat(setup));
+    EBB_TRY(ebb_setup_chat(setup));
     EBB_TRY(ebb_sources_create(setup->ctx, setup->options, config, share, &setup->eval_sources));
     EBB_TRY(load_set(setup, &setup->eval_sources, &setup->eval_set));
     EBB_TRY(check_prompts(setup));
@@ -516,6 +519,7 @@ void ebb_setup_free(struct ebb_setup *setup)
     ebb_dataset_free(ctx, setup->eval_set);
     ebb_sources_free(ctx, &setup->train_sources);
     ebb_sources_free(ctx, &setup->eval_sources);
+    ebb_samples_free(ctx, &setup->samples);
     ebb_chat_template_free(ctx, setup->chat);
     json_decref(setup->chat_kwargs);
     ebb_tokenizer_free(ctx, setup->tokenizer);

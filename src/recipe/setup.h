@@ -4,12 +4,14 @@
 #ifndef EBB_RECIPE_SETUP_H
 #define EBB_RECIPE_SETUP_H
 
+#include "data/chat_template.h"
 #include "data/loader.h"
 #include "model/init.h"
 #include "recipe/chat.h"
 #include "recipe/options.h"
 #include "recipe/sources.h"
 #include "train/engine.h"
+#include "train/samples.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -36,7 +38,7 @@ struct ebb_setup {
     struct ebb_model_config *model;
     struct ebb_weight_list weights;
     struct ebb_tokenizer *tokenizer; /* NULL where no text is needed */
-    struct ebb_chat_template *chat;  /* NULL: none, or no data was read */
+    struct ebb_chat_template *chat;  /* NULL: none, or nobody asked for it */
     bool save_chat;                  /* it is not the one in model_dir */
     json_t *chat_kwargs;             /* NULL: none */
     struct ebb_sources train_sources, eval_sources;
@@ -47,6 +49,7 @@ struct ebb_setup {
     struct ebb_adapter_config adapter; /* of a new adapter */
     bool new_adapter;
     struct ebb_policy_rule rules[EBB_ACTIVATION_RULES];
+    struct ebb_samples samples;   /* of eval_prompts: recipe/eval_prompts.h */
     struct ebb_numerics numerics; /* of a checkpoint, where the run goes on from one */
     struct ebb_engine_request request;
 };
@@ -58,6 +61,10 @@ enum ebb_status ebb_setup_model(struct ebb_ctx *ctx, struct ebb_options *options
                                 struct ebb_setup *setup);
 /* Tokenizer; checks it against the model's vocabulary. */
 enum ebb_status ebb_setup_tokenizer(struct ebb_setup *setup);
+/* setup->chat, the template of the key chat_template; without it the adapter directory's own, then
+ * the model directory's; NULL where there is none. And setup->chat_kwargs. The setup has its
+ * tokenizer. A second call does nothing. */
+enum ebb_status ebb_setup_chat(struct ebb_setup *setup);
 /* The configuration names data: dataset_name or datasets. */
 bool ebb_setup_has_data(const struct ebb_config *config);
 /* Chat template, data sets, max_length, loaders and the capacity that they need. Without data (ebb

@@ -13,6 +13,7 @@
 #include "base/file.h"
 #include "model/family.h"
 #include "recipe/fit.h"
+#include "recipe/eval_prompts.h"
 #include "train/checkpoint.h"
 
 /* ---- the output directory -------------------------------------------------------------------- */
@@ -182,10 +183,11 @@ static enum ebb_status set_up(struct ebb_ctx *ctx, struct ebb_options *options,
                               struct ebb_setup *setup)
 {
     EBB_TRY(ebb_setup_model(ctx, options, config, env, setup));
-    if (ebb_setup_has_data(config)) EBB_TRY(ebb_setup_tokenizer(setup));
+    if (ebb_setup_has_data(config) || config->eval_prompts) EBB_TRY(ebb_setup_tokenizer(setup));
     EBB_TRY(ebb_setup_poll(ctx, env));
     EBB_TRY(ebb_setup_data(setup));
     EBB_TRY(ebb_setup_poll(ctx, env));
+    EBB_TRY(ebb_setup_samples(setup, setup->train_set != NULL && setup->train_set->chat));
     return ebb_setup_training(setup);
 }
 
@@ -258,6 +260,7 @@ static void fill_request(struct ebb_setup *setup, const struct ebb_recipe_env *e
                                    .decay_ratio = config->decay_ratio};
     request->eval_strategy = when_of(config->eval_strategy);
     request->save_strategy = when_of(config->save_strategy);
+    request->samples = setup->samples.count > 0 ? &setup->samples : NULL;
     request->eval_steps = config->eval_steps;
     request->save_steps = config->save_steps;
     request->logging_steps = config->logging_steps;

@@ -155,7 +155,7 @@ struct ebb_train_state ebb_train_state_start(void)
     struct ebb_train_state state;
     memset(&state, 0, sizeof state);
     state.best_loss = state.logged_loss = NAN;
-    state.best_step = state.eval_step = -1;
+    state.best_step = state.eval_step = state.sample_step = -1;
     return state;
 }
 
@@ -233,16 +233,18 @@ static json_t *make_state(const struct ebb_trainer_request *request,
 {
     int64_t micros = ebb_loader_describe(request->train)->micros_per_epoch;
     double epoch = (double)s->place.epoch + (double)s->place.micro / (double)micros;
-    json_t *json = json_pack(
-        "{s:i, s:I, s:f, s:{s:I, s:I}, s:I, s:I, s:o, s:I, s:I, s:I, s:I, s:I, s:f, s:I, s:o, s:f}",
-        "format", FORMAT, "step", (json_int_t)s->step, "epoch", epoch, "place", "epoch",
-        (json_int_t)s->place.epoch, "micro", (json_int_t)s->place.micro, "updates",
-        (json_int_t)s->updates, "num_tokens", (json_int_t)s->tokens, "best_eval_loss",
-        ebb_json_number(s->best_loss), "best_step", (json_int_t)s->best_step, "evals_worse",
-        (json_int_t)s->evals_worse, "eval_step", (json_int_t)s->eval_step, "skipped",
-        (json_int_t)s->skipped, "skipped_row", (json_int_t)s->skipped_row, "window_loss",
-        s->window_loss, "window_labels", (json_int_t)s->window_labels, "logged_loss",
-        ebb_json_number(s->logged_loss), "seconds", s->seconds);
+    json_t *json =
+        json_pack("{s:i, s:I, s:f, s:{s:I, s:I}, s:I, s:I, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:f, "
+                  "s:I, s:o, s:f}",
+                  "format", FORMAT, "step", (json_int_t)s->step, "epoch", epoch, "place", "epoch",
+                  (json_int_t)s->place.epoch, "micro", (json_int_t)s->place.micro, "updates",
+                  (json_int_t)s->updates, "num_tokens", (json_int_t)s->tokens, "best_eval_loss",
+                  ebb_json_number(s->best_loss), "best_step", (json_int_t)s->best_step,
+                  "evals_worse", (json_int_t)s->evals_worse, "eval_step", (json_int_t)s->eval_step,
+                  "sample_step", (json_int_t)s->sample_step, "skipped", (json_int_t)s->skipped,
+                  "skipped_row", (json_int_t)s->skipped_row, "window_loss", s->window_loss,
+                  "window_labels", (json_int_t)s->window_labels, "logged_loss",
+                  ebb_json_number(s->logged_loss), "seconds", s->seconds);
     json_t *numerics = ebb_numerics_json(&ebb_engine_plan(request->engine)->request.numerics);
     bool ok = json && json_object_set_new(json, "numerics", numerics) == 0 &&
               json_object_set_new(json, "identity", json_deep_copy(identity)) == 0;
@@ -278,6 +280,7 @@ static enum ebb_status read_state(struct ebb_ctx *ctx, const char *path, const j
     for (size_t i = 0; i < sizeof integers / sizeof integers[0]; i++)
         EBB_TRY(
             ebb_json_int64(ctx, path, integers[i].from, integers[i].key, integers[i].value, NULL));
+    EBB_TRY(ebb_json_int64(ctx, path, json, "sample_step", &s->sample_step, &found));
     EBB_TRY(ebb_json_double(ctx, path, json, "best_eval_loss", &s->best_loss, &found));
     EBB_TRY(ebb_json_double(ctx, path, json, "logged_loss", &s->logged_loss, &found));
     EBB_TRY(ebb_json_double(ctx, path, json, "window_loss", &s->window_loss, NULL));
