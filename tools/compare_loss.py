@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The loss of a model on a data set, by `ebb eval` and by transformers, in float32 on the processor.
 
-    python tools/compare_loss.py EBB MODEL_DIR DATA.json [--samples N] [--tolerance 2e-6]
+    python tools/compare_loss.py EBB MODEL_DIR DATA.json [--samples N] [--tolerance 5e-7]
 
 DATA is a JSON file or JSON lines of {instruction, output} and perhaps input (Alpaca's records), or of {prompt,
 completion}. transformers' side makes its own ids of them with the tokenizer in MODEL_DIR: prompt and completion are
@@ -88,7 +88,7 @@ def main():
     parser.add_argument("model")
     parser.add_argument("data")
     parser.add_argument("--samples", type=int, default=0, help="only the first so many; 0: all")
-    parser.add_argument("--tolerance", type=float, default=2e-6, help="relative")
+    parser.add_argument("--tolerance", type=float, default=5e-7, help="relative")
     args = parser.parse_args()
     ebb, other = by_ebb(args), by_transformers(args)
     apart = abs(ebb["loss"] - other["loss"]) / other["loss"]
