@@ -74,7 +74,10 @@ def main():
     path = found(folder, sha256)
     if path is None:
         try:
-            with_pip(name, version, folder) if has_pip() else with_index(name, sha256, folder)
+            if has_pip():
+                with_pip(name, version, folder)
+            else:
+                with_index(name, sha256, folder)
         except OSError as error:
             sys.exit("fetch_wheel: %s %s: %s" % (name, version, error))
         path = found(folder, sha256)
