@@ -143,8 +143,8 @@ static const struct ebb_option table[] = {
      .help = "The longest sample in tokens, and the size of a bin with packing. auto: the "
              "longest sample there is, at most what the model has positions for. A longer sample "
              "stops the run unless overlong or packing_strategy says otherwise: nothing is cut "
-             "silently. In 'ebb chat' the room for the whole conversation; auto: as much as the model "
-             "takes and memory allows."},
+             "silently. In 'ebb chat' the room for the whole conversation; auto: as much as the "
+             "model takes and memory allows."},
     {KEY(overlong), .group = EBB_GROUP_DATA, .type = EBB_OPTION_CHOICE, .commands = READ,
      .text = "error", .choices = "error=raise|drop|truncate", .aliases = "excess_length_strategy",
      .help = "What happens to samples above max_length: error stops before training and names "
