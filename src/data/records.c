@@ -2,11 +2,25 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "data/records.h"
 
+#include <limits.h>
 #include <string.h>
 
 #include "base/unpack.h"
 #include "data/csv.h"
 #include "data/records_int.h"
+
+/* The line of the record that begins at `at`, counted on from the record before it: each record is
+ * named by its line, and counting from the file's start every time would take time quadratic in the
+ * file's size. */
+static int line_of(const struct ebb_records *records, const char *at, int64_t file)
+{
+    const struct ebb_record_file *text = &records->files[file];
+    const struct ebb_record_span *last =
+        records->span_count > 0 ? &records->spans[records->span_count - 1] : NULL;
+    if (last == NULL || last->file != file) return ebb_records_line(text, at);
+    int64_t line = (int64_t)last->line + ebb_records_lines(text, last->text.data, at) - 1;
+    return line > INT_MAX ? INT_MAX : (int)line;
+}
 
 static enum ebb_status add_span(struct ebb_ctx *ctx, struct ebb_records *records,
                                 struct ebb_span text, int64_t file)
@@ -19,7 +33,8 @@ static enum ebb_status add_span(struct ebb_ctx *ctx, struct ebb_records *records
         records->spans = grown;
         records->span_room = room;
     }
-    records->spans[records->span_count++] = (struct ebb_record_span){text, file};
+    int line = line_of(records, text.data, file);
+    records->spans[records->span_count++] = (struct ebb_record_span){text, (int32_t)file, line};
     return EBB_OK;
 }
 

@@ -62,7 +62,8 @@ struct ebb_records_options {
 
 struct ebb_record_span {
     struct ebb_span text; /* a row without its line end */
-    int64_t file;
+    int32_t file;
+    int line; /* of its first byte, from 1 */
 };
 
 /* {0} is a valid empty value. */

@@ -37,7 +37,8 @@ enum ebb_status ebb_records_rename(struct ebb_ctx *ctx, const struct ebb_records
                                    json_t **json);
 /* Of the byte order mark that a text begins with: 3, or 0. */
 size_t ebb_records_mark_bytes(struct ebb_span text);
-/* The line of a byte of the file's text, from 1. */
+/* The line of a byte of the file's text, from 1; and the same counted from the start of a line. */
+int ebb_records_lines(const struct ebb_record_file *file, const char *from, const char *at);
 int ebb_records_line(const struct ebb_record_file *file, const char *at);
 /* Parses a value of JSON that stands in a file's text. Fails with the place in the file. */
 enum ebb_status ebb_records_json(struct ebb_ctx *ctx, const struct ebb_record_file *file,

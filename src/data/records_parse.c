@@ -7,19 +7,23 @@
 
 /* ---- places ---- */
 
+int ebb_records_lines(const struct ebb_record_file *file, const char *from, const char *at)
+{
+    size_t offset = (size_t)(at - from);
+    return file->kind == EBB_RECORDS_TABLE ? ebb_csv_line(from, offset)
+                                           : ebb_scan_line(from, offset);
+}
+
 int ebb_records_line(const struct ebb_record_file *file, const char *at)
 {
-    size_t offset = (size_t)(at - file->text.data);
-    return file->kind == EBB_RECORDS_TABLE ? ebb_csv_line(file->text.data, offset)
-                                           : ebb_scan_line(file->text.data, offset);
+    return ebb_records_lines(file, file->text.data, at);
 }
 
 char *ebb_records_name(struct ebb_ctx *ctx, const struct ebb_records *records, int64_t i)
 {
     const struct ebb_record_span *span = &records->spans[records->first + i];
     const struct ebb_record_file *file = &records->files[span->file];
-    return ebb_mem_format(ctx, "%s:%d: record %lld", file->path,
-                          ebb_records_line(file, span->text.data),
+    return ebb_mem_format(ctx, "%s:%d: record %lld", file->path, span->line,
                           (long long)(records->first + i + 1));
 }
 
