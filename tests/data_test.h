@@ -25,6 +25,9 @@ struct room {
     char dir[64];
     char path[256];               /* of the last room_path */
     char warning[EBB_ERROR_TEXT]; /* the last warning */
+    char first_warning[EBB_ERROR_TEXT];
+    int warnings;
+    char info[EBB_ERROR_TEXT]; /* all info lines, one below the other; the last ones that fit */
 };
 
 static inline void room_log(void *user, enum ebb_log_level level, const char *topic,
@@ -32,7 +35,14 @@ static inline void room_log(void *user, enum ebb_log_level level, const char *to
 {
     struct room *room = (struct room *)user;
     (void)topic;
-    if (level <= EBB_LOG_WARNING) snprintf(room->warning, sizeof room->warning, "%s", text);
+    if (level <= EBB_LOG_WARNING) {
+        snprintf(room->warning, sizeof room->warning, "%s", text);
+        if (room->warnings++ == 0) memcpy(room->first_warning, room->warning, EBB_ERROR_TEXT);
+    } else if (level == EBB_LOG_INFO) {
+        size_t used = strlen(room->info), bytes = strlen(text);
+        if (used + bytes + 2 > sizeof room->info) used = 0;
+        snprintf(room->info + used, sizeof room->info - used, "%s\n", text);
+    }
 }
 
 static inline int room_open(void **state)

@@ -433,7 +433,7 @@ static void keys_of_other_projects_are_explained_or_refused(void **state)
              "min_offload_size: 1024\n"
              "max_fwd_stash_size: 5\n"
              "gradient_checkpointing_kwargs: {use_reentrant: false}\n"
-             "packing_strategy: bfd\n"
+             "neat_packing: true\n"
              "dataloader_num_workers: 4\n"
              "report_to: [wandb]\n"
              "compile: true\n";
@@ -443,7 +443,7 @@ static void keys_of_other_projects_are_explained_or_refused(void **state)
                           "min_offload_size",
                           "max_fwd_stash_size",
                           "gradient_checkpointing_kwargs",
-                          "packing_strategy",
+                          "neat_packing",
                           "dataloader_num_workers",
                           "report_to",
                           "compile"};
@@ -480,7 +480,8 @@ static void configurations_of_other_projects_are_understood(void **state)
     assert_true(f.config.use_peft && f.config.packing);
     assert_int_equal(f.config.max_length, 512);
     assert_int_equal(f.config.per_device_train_batch_size, 2);
-    assert_int_equal(f.config.completion_only_loss, EBB_TRUE);
+    /* false asks for what auto does; true would be an error of a format without prompts. */
+    assert_int_equal(f.config.completion_only_loss, EBB_AUTO);
     end(&f);
     begin(&f, EBB_COMMAND_SFT);
     assert_int_equal(
@@ -617,6 +618,12 @@ static void a_key_without_effect_is_an_error(void **state)
         "host_memory_budget: 1GiB\n",
         "activation_offloading_use_streams: true\n",
         "dataset_format: alpaca\ndataset_text_field: body\n",
+        "packing_strategy: wrapped\n",
+        "packing: true\ngroup_by_length: true\n",
+        "packing: true\npacking_strategy: bfd_split\noverlong: drop\n",
+        "packing: true\npacking_strategy: wrapped\ntruncation_side: left\n",
+        "truncation_side: left\n",
+        "overlong: drop\ntruncation_mode: keep_end\n",
     };
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         char text[512];
@@ -625,6 +632,10 @@ static void a_key_without_effect_is_an_error(void **state)
         assert_fails(EBB_COMMAND_SFT, text, EBB_BAD_CONFIG, "\nwhere: conf.yaml:");
         assert_fails(EBB_COMMAND_SFT, text, EBB_BAD_CONFIG, "\ntry:   ");
     }
+    assert_fails(EBB_COMMAND_DATA, "model: m\ndataset: d\nrecords: [1]\nshow_samples: 2\n",
+                 EBB_BAD_CONFIG, "has no effect beside records");
+    assert_fails(EBB_COMMAND_DATA, "model: m\ndataset: d\njson: true\ncolor: never\n",
+                 EBB_BAD_CONFIG, "has no effect with json");
     assert_fails(EBB_COMMAND_GENERATE, "model: m\ntop_p: 0.9\n", EBB_BAD_CONFIG,
                  "has no effect with temperature: 0");
     assert_fails(EBB_COMMAND_GENERATE, "model: m\ntop_k: 9\n", EBB_BAD_CONFIG,
@@ -661,6 +672,10 @@ static void a_contradiction_is_an_error(void **state)
         EBB_BAD_CONFIG, "try:   save_steps: 20");
     assert_fails(EBB_COMMAND_SFT, BASE "overwrite_output_dir: true\nresume_from_checkpoint: true\n",
                  EBB_BAD_CONFIG, "would remove the checkpoint");
+    assert_fails(EBB_COMMAND_SFT, BASE "datasets: [e]\n", EBB_BAD_CONFIG,
+                 "contradicts dataset_name");
+    assert_fails(EBB_COMMAND_SFT, BASE "assistant_only_loss: false\nlast_turn_only_loss: true\n",
+                 EBB_BAD_CONFIG, "contradicts assistant_only_loss: false");
     assert_fails(EBB_COMMAND_SFT, BASE "device: cuda\n", EBB_UNSUPPORTED,
                  "device: cuda is not offered");
     assert_fails(EBB_COMMAND_SFT, BASE "offload_params: cpu\n", EBB_UNSUPPORTED,
@@ -827,6 +842,7 @@ static void running_out_of_memory_leaves_nothing_behind(void **state)
     const char *text = BASE "use_peft: true\n"
                             "lora_target_modules: [q_proj, v_proj]\n"
                             "activations: {x: keep}\n"
+                            "chat_template_kwargs: {a: 1}\n"
                             "lernaing: 1\n";
     for (int64_t nth = 1; nth < 1000; nth++) {
         struct fixture f;
@@ -842,6 +858,44 @@ static void running_out_of_memory_leaves_nothing_behind(void **state)
         assert_int_equal(status, EBB_NO_MEMORY);
     }
     fail_msg("never got through");
+}
+
+static void texts_are_one_or_a_list_of_them(void **state)
+{
+    static const char *const bad[] = {"stop: []\n", "stop: \"\"\n", "stop: [a, \"\"]\n",
+                                      "stop: [[a]]\n", "stop: [{a: b}]\n"};
+    struct fixture f;
+    (void)state;
+    begin(&f, EBB_COMMAND_GENERATE);
+    assert_null(f.config.stop);
+    assert_int_equal(read_text(&f, "stop: [\"a, b\", \"\\n\", 5]\n"), EBB_OK);
+    assert_int_equal(f.config.stop->count, 3);
+    assert_string_equal(f.config.stop->items[0].text, "a, b");
+    assert_string_equal(f.config.stop->items[1].text, "\n");
+    json_t *json = ebb_options_json(f.options);
+    const json_t *list = json_object_get(json, "stop");
+    assert_string_equal(json_string_value(json_array_get(list, 2)), "5");
+    json_decref(json);
+    assert_int_equal(ebb_options_set(f.options, "stop", "a: [b"), EBB_OK); /* as it stands */
+    assert_int_equal(f.config.stop->kind, EBB_YAML_SCALAR);
+    assert_string_equal(f.config.stop->text, "a: [b");
+    assert_int_equal(ebb_options_set(f.options, "stop", "[\"x\", y]"), EBB_OK);
+    assert_int_equal(f.config.stop->count, 2);
+    assert_int_equal(ebb_options_set(f.options, "stop", "[]"), EBB_BAD_CONFIG);
+    ebb_error_clear(f.ctx);
+    assert_int_equal(f.config.stop->count, 2); /* what was there stays */
+    assert_int_equal(ebb_options_set(f.options, "stop", "[broken"), EBB_BAD_CONFIG);
+    ebb_error_clear(f.ctx);
+    assert_int_equal(ebb_options_set(f.options, "stop", "null"), EBB_OK);
+    assert_null(f.config.stop);
+    end(&f);
+    begin(&f, EBB_COMMAND_CHAT);
+    assert_int_equal(read_text(&f, "stop: \"User:\"\n"), EBB_OK);
+    assert_string_equal(f.config.stop->text, "User:");
+    assert_int_equal(f.config.max_new_tokens, EBB_AUTO_INT);
+    end(&f);
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+        assert_fails(EBB_COMMAND_CHAT, bad[i], EBB_BAD_CONFIG, "'stop' wants a text, or a list");
 }
 
 int main(void)
@@ -875,6 +929,7 @@ int main(void)
         cmocka_unit_test(ready_configurations_are_valid),
         cmocka_unit_test(the_configuration_as_json_has_every_key_of_the_command),
         cmocka_unit_test(running_out_of_memory_leaves_nothing_behind),
+        cmocka_unit_test(texts_are_one_or_a_list_of_them),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

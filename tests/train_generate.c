@@ -270,9 +270,10 @@ struct output {
     int pieces, broken; /* pieces that end or begin inside a character */
 };
 
-static enum ebb_status keep_id(void *user, int32_t id)
+static enum ebb_status keep_id(void *user, int32_t id, bool *stop)
 {
     struct output *out = (struct output *)user;
+    assert_false(*stop);
     assert_true(out->count < MOST);
     out->ids[out->count++] = id;
     return EBB_OK;
@@ -290,7 +291,11 @@ static void keep_text(void *user, const char *text, size_t bytes)
 
 static struct ebb_generate_keys generate_keys(int64_t tokens, double temperature)
 {
-    struct ebb_generate_keys keys = {tokens, temperature, 1, 0, 1, 5};
+    struct ebb_generate_keys keys = {.max_new_tokens = tokens,
+                                     .temperature = temperature,
+                                     .top_p = 1,
+                                     .repetition_penalty = 1,
+                                     .seed = 5};
     return keys;
 }
 
@@ -350,6 +355,132 @@ static void argmax_equals_a_whole_prefill_at_every_step(void **state)
         assert_int_equal(ebb_mem_bytes_now(c.ctx), 0);
         kit_case_close(&c);
     }
+}
+
+/* The largest difference as a share of the largest logit. */
+static double apart(const float *a, const float *b, int64_t vocab)
+{
+    double most = 0, scale = 0;
+    for (int64_t i = 0; i < vocab; i++) {
+        most = fmax(most, fabs((double)a[i] - (double)b[i]));
+        scale = fmax(scale, fabs((double)b[i]));
+    }
+    return most / scale;
+}
+
+/* Logits of a whole prefill, and of a beginning that is in the cache, followed by the rest in tiles
+ * or token by token. */
+static void check_reading_on(struct kit_case *c, struct ebb_engine *engine, int64_t kept,
+                             const float *whole)
+{
+    enum { COUNT = 24 };
+    int32_t other[COUNT];
+    int64_t vocab = ebb_engine_config(engine)->vocab;
+    const int32_t *ids = c->batches[0][0]->ids;
+    const float *logits;
+    /* another text behind the beginning, of which the rest then takes the place */
+    for (int64_t i = 0; i < COUNT; i++) other[i] = i < kept ? ids[i] : 7;
+    kit_ok(c->ctx, ebb_engine_decode(engine, other, COUNT, 0, &logits), "other");
+    assert_true(apart(logits, whole, vocab) > 0.01);
+    kit_ok(c->ctx, ebb_engine_decode(engine, ids + kept, COUNT - kept, kept, &logits), "rest");
+    if (kept % 6 == 0) /* the same tiles */
+        assert_memory_equal(logits, whole, (size_t)vocab * sizeof *logits);
+    assert_true(apart(logits, whole, vocab) < 1e-5);
+    for (int64_t i = kept; i < COUNT; i++)
+        kit_ok(c->ctx, ebb_engine_decode(engine, ids + i, 1, i, &logits), "one");
+    assert_true(apart(logits, whole, vocab) < 1e-5);
+    assert_int_equal(argmax(logits, vocab), argmax(whole, vocab));
+}
+
+static void reading_on_from_the_cache_is_reading_everything(void **state)
+{
+    static const char *const names[] = {"qwen3_lora", "mistral_lora"};
+    (void)state;
+    for (size_t n = 0; n < sizeof names / sizeof names[0]; n++) {
+        struct kit_case c;
+        const float *logits;
+        kit_case_open(&c, names[n]);
+        struct ebb_engine *engine = decoder(c.ctx, kit_request(&c, NULL), 96);
+        size_t bytes = (size_t)ebb_engine_config(engine)->vocab * sizeof *logits;
+        float *whole = (float *)malloc(bytes);
+        kit_ok(c.ctx, ebb_engine_decode(engine, c.batches[0][0]->ids, 24, 0, &logits), "whole");
+        memcpy(whole, logits, bytes);
+        for (int64_t kept = 0; kept < 24; kept++) check_reading_on(&c, engine, kept, whole);
+        free(whole);
+        ebb_engine_free(engine);
+        kit_case_close(&c);
+    }
+}
+
+static void a_prompt_in_the_cache_is_not_read_again(void **state)
+{
+    struct kit_case c;
+    struct output first = {.count = 0}, again = {.count = 0};
+    struct ebb_generate_result result;
+    struct ebb_generate_keys keys = generate_keys(9, 0);
+    (void)state;
+    kit_case_open(&c, "qwen3_lora");
+    const int32_t *prompt = c.batches[0][0]->ids;
+    struct ebb_engine *engine = decoder(c.ctx, kit_request(&c, NULL), 60);
+    kit_ok(c.ctx, ebb_generate_ids(c.ctx, engine, prompt, 8, &keys, keep_id, &first, &result),
+           "first");
+    assert_int_equal(result.reused_tokens, 0);
+    assert_int_equal(result.cached_tokens,
+                     result.ended ? 8 + result.new_tokens : 8 + result.new_tokens - 1);
+    keys.cached = 8; /* all of it: the last token is read in any case */
+    kit_ok(c.ctx, ebb_generate_ids(c.ctx, engine, prompt, 8, &keys, keep_id, &again, &result),
+           "again");
+    assert_int_equal(result.reused_tokens, 7);
+    assert_int_equal(again.count, first.count);
+    assert_memory_equal(again.ids, first.ids, (size_t)first.count * sizeof first.ids[0]);
+    ebb_engine_free(engine);
+    kit_case_close(&c);
+}
+
+/* True from the n-th question on. */
+static bool after_some(void *user)
+{
+    int *left = (int *)user;
+    return (*left)-- <= 0;
+}
+
+static enum ebb_status stop_at_third(void *user, int32_t id, bool *stop)
+{
+    struct output *out = (struct output *)user;
+    EBB_TRY(keep_id(out, id, stop));
+    *stop = out->count == 3;
+    return EBB_OK;
+}
+
+static void generation_can_be_stopped_and_interrupted(void **state)
+{
+    struct kit_case c;
+    struct output out = {.count = 0};
+    struct ebb_generate_result result;
+    struct ebb_generate_keys keys = generate_keys(9, 0);
+    int left = 3; /* asked for each of the prompt's two tiles, and before the first token */
+    (void)state;
+    kit_case_open(&c, "qwen3_lora");
+    const int32_t *prompt = c.batches[0][0]->ids;
+    struct ebb_engine *engine = decoder(c.ctx, kit_request(&c, NULL), 60);
+    kit_ok(c.ctx, ebb_generate_ids(c.ctx, engine, prompt, 8, &keys, stop_at_third, &out, &result),
+           "stop");
+    assert_true(result.stopped && !result.ended && !result.interrupted && result.new_tokens == 3);
+    assert_int_equal(result.cached_tokens, 8 + 2);
+    keys.interrupted = after_some;
+    keys.interrupted_user = &left;
+    out.count = 0;
+    kit_ok(c.ctx, ebb_generate_ids(c.ctx, engine, prompt, 8, &keys, keep_id, &out, &result),
+           "interrupt");
+    assert_true(result.interrupted && !result.stopped && out.count == 1);
+    left = 1;
+    kit_ok(c.ctx, ebb_generate_ids(c.ctx, engine, prompt, 8, &keys, keep_id, &out, &result),
+           "interrupt in the prompt");
+    assert_true(result.interrupted && result.new_tokens == 0 && out.count == 1);
+    assert_int_equal(result.cached_tokens, 6);
+    ebb_engine_free(engine);
+    assert_int_equal(ebb_mem_bytes_now(c.ctx), 0);
+    kit_case_close(&c);
 }
 
 static void generation_ends_where_the_cache_does(void **state)
@@ -586,6 +717,61 @@ static void a_seed_gives_the_same_text_again(void **state)
     bytes_destroy(&m);
 }
 
+/* Whatever part of the text stops it, what is printed ends before the first place where that part
+ * stands, and nothing of it is printed too early. */
+static void a_stop_text_ends_the_text_before_it(void **state)
+{
+    struct bytes_model m;
+    struct output whole, out;
+    struct ebb_generate_keys keys = generate_keys(150, 1);
+    (void)state;
+    bytes_create(&m);
+    keys.seed = long_seed(&m, "The tide", keys.max_new_tokens);
+    generate(&m, "The tide", keys, &whole);
+    for (size_t at = 5; at + 12 < whole.bytes; at += 17) {
+        char text[16] = {0};
+        const char *stops[3] = {"no such text in it", text, "nor this"};
+        size_t begin = at, bytes = 3;
+        while (((unsigned char)whole.text[begin] & 0xc0) == 0x80) begin++;
+        while (((unsigned char)whole.text[begin + bytes] & 0xc0) == 0x80) bytes++;
+        memcpy(text, whole.text + begin, bytes);
+        if (strlen(text) < bytes) continue; /* the model said NUL */
+        keys.stops = stops;
+        keys.stop_count = 3;
+        struct ebb_generate_result result = generate(&m, "The tide", keys, &out);
+        const char *first = (const char *)memmem(whole.text, whole.bytes, text, bytes);
+        assert_true(result.stopped && !result.ended);
+        assert_int_equal(out.bytes, first - whole.text);
+        assert_memory_equal(out.text, whole.text, out.bytes);
+        assert_int_equal(out.broken, 0);
+    }
+    bytes_destroy(&m);
+}
+
+/* The last text's beginning is held back while it may become a stop text, and printed at the end
+ * when it has not. */
+static void a_text_that_only_begins_like_a_stop_text_is_printed(void **state)
+{
+    struct bytes_model m;
+    struct output whole, out;
+    struct ebb_generate_keys keys = generate_keys(60, 1);
+    char stop[40];
+    (void)state;
+    bytes_create(&m);
+    keys.seed = long_seed(&m, "The tide", keys.max_new_tokens);
+    generate(&m, "The tide", keys, &whole);
+    size_t begin = whole.bytes - 8;
+    while (((unsigned char)whole.text[begin] & 0xc0) == 0x80) begin++;
+    snprintf(stop, sizeof stop, "%.*s and no more", (int)(whole.bytes - begin), whole.text + begin);
+    const char *stops[1] = {stop};
+    keys.stops = stops;
+    keys.stop_count = 1;
+    assert_false(generate(&m, "The tide", keys, &out).stopped);
+    assert_int_equal(out.bytes, whole.bytes);
+    assert_memory_equal(out.text, whole.text, whole.bytes);
+    bytes_destroy(&m);
+}
+
 /* With the penalty, a greedy model that would repeat itself says something else. */
 static void the_penalty_counts_prompt_and_answer(void **state)
 {
@@ -691,11 +877,16 @@ int main(void)
         cmocka_unit_test(logits_that_are_no_numbers_are_refused),
         cmocka_unit_test(keys_out_of_bounds_are_refused),
         cmocka_unit_test(argmax_equals_a_whole_prefill_at_every_step),
+        cmocka_unit_test(reading_on_from_the_cache_is_reading_everything),
+        cmocka_unit_test(a_prompt_in_the_cache_is_not_read_again),
+        cmocka_unit_test(generation_can_be_stopped_and_interrupted),
         cmocka_unit_test(generation_ends_where_the_cache_does),
         cmocka_unit_test(prompts_that_can_not_be_are_refused_with_numbers),
         cmocka_unit_test(a_damaged_model_is_a_failure_and_no_text),
         cmocka_unit_test(streamed_text_never_splits_a_character),
         cmocka_unit_test(a_seed_gives_the_same_text_again),
+        cmocka_unit_test(a_stop_text_ends_the_text_before_it),
+        cmocka_unit_test(a_text_that_only_begins_like_a_stop_text_is_printed),
         cmocka_unit_test(the_penalty_counts_prompt_and_answer),
         cmocka_unit_test(any_of_the_end_tokens_ends_and_is_not_printed),
         cmocka_unit_test(a_prompt_begins_as_the_post_processor_says),

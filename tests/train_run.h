@@ -37,7 +37,9 @@ struct run_options {
     int32_t rare_id; /* > 0: stands in one sample only */
     uint64_t data_seed;
     double lora_dropout;
-    int threads; /* 0: 1, which is what a busy machine runs fastest */
+    int64_t cache_tokens; /* > 0: the engine decodes too */
+    bool poison;          /* NaN in ranges that nobody holds */
+    int threads;          /* 0: 1, which is what a busy machine runs fastest */
 };
 
 struct run {
@@ -124,6 +126,9 @@ static inline void run_fill_engine(struct run *run, const struct run_options *o,
     request->capacity.tokens = a->tokens_max > b->tokens_max ? a->tokens_max : b->tokens_max;
     request->capacity.docs = a->docs_max > b->docs_max ? a->docs_max : b->docs_max;
     request->capacity.doc_tokens = a->longest > b->longest ? a->longest : b->longest;
+    request->poison = o->poison;
+    request->decode = o->cache_tokens > 0;
+    request->capacity.cache_tokens = o->cache_tokens;
     if (!o->lora) return;
     static char targets[][8] = {"q_proj", "v_proj"};
     memset(&run->adapter, 0, sizeof run->adapter);

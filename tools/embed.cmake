@@ -1,7 +1,7 @@
 # Writes a C file that holds the text of files: cmake -DOUT=x.c -DDIR=configs -P tools/embed.cmake
 # Text goes in line by line as string literals, so that the result can be read and diffed.
 # SPDX-License-Identifier: Apache-2.0
-file(GLOB files RELATIVE ${DIR} ${DIR}/*.yaml ${DIR}/shapes/*.json)
+file(GLOB files RELATIVE ${DIR} ${DIR}/*.yaml ${DIR}/shapes/*.json ${DIR}/chat_templates/*.jinja)
 list(SORT files)
 set(text "/* Made by tools/embed.cmake from the files in configs/; change those instead.\n * SPDX-License-Identifier: Apache-2.0 */\n")
 string(APPEND text "#include \"cli/embedded.h\"\n\nstatic const struct ebb_embedded files[] = {\n")

@@ -36,8 +36,10 @@ const struct ebb_cli_command *ebb_cli_find(struct ebb_cli *cli, const char *name
 
 enum ebb_status ebb_cli_sft(struct ebb_cli *cli);
 enum ebb_status ebb_cli_plan(struct ebb_cli *cli);
+enum ebb_status ebb_cli_data(struct ebb_cli *cli);
 enum ebb_status ebb_cli_eval(struct ebb_cli *cli);
 enum ebb_status ebb_cli_generate(struct ebb_cli *cli);
+enum ebb_status ebb_cli_chat(struct ebb_cli *cli);
 enum ebb_status ebb_cli_merge(struct ebb_cli *cli);
 enum ebb_status ebb_cli_init(struct ebb_cli *cli);
 enum ebb_status ebb_cli_tokenize(struct ebb_cli *cli);
@@ -53,12 +55,20 @@ enum ebb_status ebb_cli_help_command(struct ebb_cli *cli, const char *name, cons
 /* Options from the words, checked. The caller frees *options. */
 enum ebb_status ebb_cli_options(struct ebb_cli *cli, enum ebb_command command,
                                 struct ebb_config *config, struct ebb_options **options);
+/* The texts of `stop`, borrowed from the configuration. */
+enum { EBB_CLI_STOPS = 64 };
+enum ebb_status ebb_cli_stops(struct ebb_cli *cli, const struct ebb_config *config,
+                              const char *stops[EBB_CLI_STOPS], int64_t *count);
 /* Writes to stdout; false results show at the end, when main flushes. */
 void ebb_cli_print(const struct ebb_str *text);
 /* An object as JSON on stdout; takes the reference. */
 enum ebb_status ebb_cli_print_json(struct ebb_cli *cli, json_t *json);
 /* "sft-lora.yaml", "sft-lora" or a shape's name: the embedded text, or NULL. */
 const char *ebb_cli_embedded(const char *folder, const char *name, const char *ending);
+/* "tiny-llama.json" of "shapes/tiny-llama.json" in "shapes/"; NULL for a file that is not there. */
+const char *ebb_cli_embedded_name(const char *name, const char *folder);
+/* The chat templates among them, for struct ebb_recipe_env. */
+const char *ebb_cli_chat_template(int i, const char **name);
 
 #ifdef __cplusplus
 }

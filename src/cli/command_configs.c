@@ -1,4 +1,4 @@
-/* `ebb configs`: the ready configurations.
+/* `ebb configs`: the ready configurations, shapes and chat templates.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>
 #include <string.h>
@@ -22,8 +22,16 @@ static enum ebb_status list(struct ebb_cli *cli)
     }
     printf("\nShapes for 'ebb init SHAPE OUT_DIR':\n");
     for (size_t i = 0; i < count; i++) {
-        const char *name = strchr(files[i].name, '/');
-        if (name) printf("  %.*s\n", (int)strcspn(name + 1, "."), name + 1);
+        const char *name = ebb_cli_embedded_name(files[i].name, "shapes/");
+        if (name) printf("  %.*s\n", (int)strcspn(name, "."), name);
+    }
+    printf("\nChat templates for 'chat_template: NAME':\n");
+    for (size_t i = 0; i < count; i++) {
+        const char *name = ebb_cli_embedded_name(files[i].name, "chat_templates/");
+        const char *text = files[i].text + strspn(files[i].text, "{#- ");
+        const char *end = strstr(text, " -#}");
+        if (name && end)
+            printf("  %-10.*s%.*s\n", (int)strcspn(name, "."), name, (int)(end - text), text);
     }
     return EBB_OK;
 }
@@ -32,6 +40,7 @@ static const char *find(struct ebb_cli *cli, const char *name)
 {
     const char *text = ebb_cli_embedded("", name, ".yaml");
     if (text == NULL) text = ebb_cli_embedded("shapes/", name, ".json");
+    if (text == NULL) text = ebb_cli_embedded("chat_templates/", name, ".jinja");
     if (text) return text;
     size_t count;
     const struct ebb_embedded *files = ebb_embedded_files(&count);

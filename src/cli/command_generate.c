@@ -81,6 +81,13 @@ static enum ebb_status read_prompts(struct ebb_cli *cli, const struct ebb_config
     return status;
 }
 
+enum { NEW_TOKENS = 128 }; /* where max_new_tokens is auto */
+
+static int64_t max_new_tokens(const struct ebb_config *config)
+{
+    return config->max_new_tokens == EBB_AUTO_INT ? NEW_TOKENS : config->max_new_tokens;
+}
+
 /* The capacity that the longest prompt needs. */
 static enum ebb_status measure(struct ebb_setup *setup, const struct prompts *prompts)
 {
@@ -94,7 +101,7 @@ static enum ebb_status measure(struct ebb_setup *setup, const struct prompts *pr
         ebb_ids_free(setup->ctx, &ids);
         EBB_TRY(status);
     }
-    int64_t whole = longest + setup->config->max_new_tokens,
+    int64_t whole = longest + max_new_tokens(setup->config),
             positions = setup->model->max_positions;
     if (whole > positions && longest < positions)
         return EBB_FAIL(setup->ctx, EBB_BAD_CONFIG,
@@ -102,7 +109,7 @@ static enum ebb_status measure(struct ebb_setup *setup, const struct prompts *pr
                         "model's %lld positions\n"
                         "where: %s\n"
                         "try:   max_new_tokens=%lld",
-                        (long long)longest, (long long)setup->config->max_new_tokens,
+                        (long long)longest, (long long)max_new_tokens(setup->config),
                         (long long)positions, ebb_options_where(setup->options, "max_new_tokens"),
                         (long long)(positions - longest));
     if (whole > positions)
@@ -128,12 +135,15 @@ static enum ebb_status continue_all(struct ebb_cli *cli, const struct ebb_config
                                     struct ebb_setup *setup, struct ebb_engine *engine,
                                     const struct prompts *prompts)
 {
-    struct ebb_generate_keys keys = {.max_new_tokens = config->max_new_tokens,
+    const char *stops[EBB_CLI_STOPS];
+    struct ebb_generate_keys keys = {.max_new_tokens = max_new_tokens(config),
                                      .temperature = config->temperature,
                                      .top_p = config->top_p,
                                      .top_k = config->top_k,
                                      .repetition_penalty = config->repetition_penalty,
-                                     .seed = (uint64_t)config->seed};
+                                     .seed = (uint64_t)config->seed,
+                                     .stops = stops};
+    EBB_TRY(ebb_cli_stops(cli, config, stops, &keys.stop_count));
     for (size_t i = 0; i < prompts->count; i++) {
         struct ebb_generate_result result = {0};
         EBB_TRY(ebb_generate(cli->ctx, engine, setup->tokenizer, prompts->texts[i], &keys,
@@ -144,7 +154,7 @@ static enum ebb_status continue_all(struct ebb_cli *cli, const struct ebb_config
                 "%lld prompt tokens in %.2f s, %lld new tokens in %.2f s%s",
                 (long long)result.prompt_tokens, result.prompt_seconds,
                 (long long)result.new_tokens, result.seconds,
-                result.ended ? "" : " (max_new_tokens)");
+                result.ended || result.stopped ? "" : " (max_new_tokens)");
     }
     return EBB_OK;
 }

@@ -52,6 +52,7 @@ static enum ebb_status add_overview(struct ebb_cli *cli, struct ebb_str *out)
         "\n"
         "From nothing to a fine-tuned model, without a download:\n"
         "  ebb init tiny-llama model --tokenizer bytes\n"
+        "  ebb data model_name_or_path=model dataset_name=data.jsonl\n"
         "  ebb plan model_name_or_path=model dataset_name=data.jsonl use_peft=true\n"
         "  ebb sft model_name_or_path=model dataset_name=data.jsonl use_peft=true "
         "output_dir=run\n"

@@ -17,10 +17,10 @@ static enum ebb_status fail_shape(struct ebb_cli *cli, const char *name)
     struct ebb_str names = {0};
     enum ebb_status status = EBB_OK;
     for (size_t i = 0; status == EBB_OK && i < count; i++) {
-        const char *shape = strchr(files[i].name, '/');
+        const char *shape = ebb_cli_embedded_name(files[i].name, "shapes/");
         if (shape)
             status = ebb_str_addf(cli->ctx, &names, "%s%.*s", names.data ? ", " : "",
-                                  (int)strcspn(shape + 1, "."), shape + 1);
+                                  (int)strcspn(shape, "."), shape);
     }
     if (status == EBB_OK)
         status = EBB_FAIL(

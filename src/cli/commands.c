@@ -10,8 +10,10 @@
 static const struct ebb_cli_command commands[] = {
     {"sft", NULL, NULL, ebb_cli_sft, true},
     {"plan", NULL, NULL, ebb_cli_plan, false},
+    {"data", NULL, NULL, ebb_cli_data, false},
     {"eval", NULL, NULL, ebb_cli_eval, true},
     {"generate", NULL, NULL, ebb_cli_generate, false},
+    {"chat", NULL, NULL, ebb_cli_chat, true},
     {"merge", NULL, NULL, ebb_cli_merge, false},
     {"init", NULL, NULL, ebb_cli_init, false},
     {"tokenize", NULL, NULL, ebb_cli_tokenize, false},
@@ -57,6 +59,21 @@ enum ebb_status ebb_cli_options(struct ebb_cli *cli, enum ebb_command command,
     return status;
 }
 
+enum ebb_status ebb_cli_stops(struct ebb_cli *cli, const struct ebb_config *config,
+                              const char *stops[EBB_CLI_STOPS], int64_t *count)
+{
+    const struct ebb_yaml *stop = config->stop;
+    *count = 0;
+    if (stop == NULL) return EBB_OK;
+    size_t texts = stop->kind == EBB_YAML_LIST ? stop->count : 1;
+    const struct ebb_yaml *items = stop->kind == EBB_YAML_LIST ? stop->items : stop;
+    if (texts > EBB_CLI_STOPS)
+        return EBB_FAIL(cli->ctx, EBB_BAD_CONFIG, "'stop' has %zu texts, %d at most are offered",
+                        texts, EBB_CLI_STOPS);
+    for (size_t i = 0; i < texts; i++) stops[(*count)++] = items[i].text;
+    return EBB_OK;
+}
+
 void ebb_cli_print(const struct ebb_str *text)
 {
     if (text->data) fwrite(text->data, 1, text->bytes, stdout);
@@ -85,4 +102,19 @@ const char *ebb_cli_embedded(const char *folder, const char *name, const char *e
         if (strcmp(whole, files[i].name) == 0) return files[i].text;
     }
     return NULL;
+}
+
+const char *ebb_cli_embedded_name(const char *name, const char *folder)
+{
+    size_t bytes = strlen(folder);
+    return strncmp(name, folder, bytes) == 0 ? name + bytes : NULL;
+}
+
+const char *ebb_cli_chat_template(int i, const char **name)
+{
+    /* Their names without folder and ending, as the table of files has them. */
+    static const char *const names[] = {"alpaca", "chatml", "llama2", "llama3", "zephyr"};
+    if (i < 0 || (size_t)i >= sizeof names / sizeof names[0]) return NULL;
+    *name = names[i];
+    return ebb_cli_embedded("chat_templates/", names[i], ".jinja");
 }

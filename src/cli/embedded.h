@@ -1,5 +1,5 @@
-/* The ready configurations and shapes of configs/, carried inside the program so that it needs
- * no installed files.
+/* The ready configurations, shapes and chat templates of configs/, carried inside the program so
+ * that it needs no installed files.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef EBB_CLI_EMBEDDED_H
 #define EBB_CLI_EMBEDDED_H
@@ -11,7 +11,7 @@ extern "C" {
 #endif
 
 struct ebb_embedded {
-    const char *name; /* "sft-lora.yaml", "shapes/tiny-llama.json" */
+    const char *name; /* "sft-lora.yaml", "shapes/tiny-llama.json", "chat_templates/chatml.jinja" */
     const char *text;
 };
 

@@ -86,7 +86,10 @@ int main(int argc, char **argv)
         return ebb_status_exit_code(EBB_NO_MEMORY);
     }
     struct ebb_cli cli = {ctx,
-                          {{getenv("HF_HUB_CACHE"), getenv("HF_HOME"), getenv("HOME")}, -1},
+                          {{getenv("HF_HUB_CACHE"), getenv("HF_HOME"), getenv("HOME")},
+                           -1,
+                           getenv("XDG_CACHE_HOME"),
+                           ebb_cli_chat_template},
                           argc - 2,
                           argv + 2};
     enum ebb_status status = EBB_OK;

@@ -2,7 +2,10 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "data/chat_template.h"
 
+#include <errno.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "base/file.h"
 #include "data/chat_template_int.h"
@@ -38,6 +41,8 @@ void ebb_chat_template_free(struct ebb_ctx *ctx, struct ebb_chat_template *chat)
     if (chat == NULL) return;
     ebb_jinja_free(ctx, chat->plain);
     ebb_jinja_free(ctx, chat->tool_use);
+    ebb_str_free(ctx, &chat->text);
+    ebb_str_free(ctx, &chat->tool_text);
     json_decref(chat->tokens);
     json_decref(chat->specials);
     ebb_mem_free(ctx, chat->name);
@@ -55,6 +60,7 @@ static enum ebb_status add_template(struct ebb_ctx *ctx, struct ebb_chat_templat
     if (place == NULL) return EBB_OK;
     if (*place != NULL)
         return EBB_FAIL(ctx, EBB_BAD_FILE, "%s: two chat templates named '%s'", source, name);
+    EBB_TRY(ebb_str_add(ctx, place == &chat->plain ? &chat->text : &chat->tool_text, text, bytes));
     return ebb_jinja_compile(ctx, source, text, bytes, place);
 }
 
@@ -68,6 +74,50 @@ enum ebb_status ebb_chat_template_create(struct ebb_ctx *ctx, const char *name, 
         *chat = NULL;
     }
     return status;
+}
+
+const char *ebb_chat_template_text(const struct ebb_chat_template *chat, bool tool_use,
+                                   size_t *bytes)
+{
+    const struct ebb_str *text = tool_use ? &chat->tool_text : &chat->text;
+    bool there = (tool_use ? chat->tool_use : chat->plain) != NULL;
+    *bytes = text->bytes;
+    return !there ? NULL : text->data ? text->data : "";
+}
+
+static uint64_t mix_hash(uint64_t hash, const char *text, size_t bytes)
+{
+    const uint64_t both[] = {hash, text == NULL ? 0 : ebb_hash_bytes(text, bytes)};
+    return ebb_hash_bytes(both, sizeof both);
+}
+
+uint64_t ebb_chat_template_hash(const struct ebb_chat_template *chat)
+{
+    static const char word[] = "strftime_now";
+    uint64_t hash = 0;
+    bool asks_time = false;
+    for (int tool_use = 0; tool_use < 2; tool_use++) {
+        size_t bytes;
+        const char *text = ebb_chat_template_text(chat, tool_use, &bytes);
+        hash = mix_hash(hash, text, bytes);
+        asks_time = asks_time || (text != NULL && memmem(text, bytes, word, strlen(word)) != NULL);
+    }
+    const char *name;
+    size_t name_bytes;
+    json_t *value;
+    json_object_keylen_foreach(chat->tokens, name, name_bytes, value)
+    {
+        hash = mix_hash(hash, name, name_bytes);
+        hash = mix_hash(hash, json_string_value(value), json_string_length(value));
+    }
+    json_object_keylen_foreach(chat->specials, name, name_bytes, value) hash =
+        mix_hash(hash, name, name_bytes);
+    if (!asks_time) return hash;
+    struct tm day;
+    time_t now = time(NULL);
+    if (localtime_r(&now, &day) == NULL) return hash;
+    const int parts[] = {day.tm_year, day.tm_yday};
+    return mix_hash(hash, (const char *)parts, sizeof parts);
 }
 
 const struct ebb_jinja *ebb_chat_template_for(const struct ebb_chat_template *chat,
@@ -198,6 +248,35 @@ enum ebb_status ebb_chat_template_load(struct ebb_ctx *ctx, const char *path,
     if (has) return EBB_OK;
     ebb_chat_template_free(ctx, *chat);
     *chat = NULL;
+    return status;
+}
+
+static enum ebb_status save_one(struct ebb_ctx *ctx, const struct ebb_chat_template *chat,
+                                bool tool_use, const char *dir, const char *name)
+{
+    size_t bytes;
+    const char *text = ebb_chat_template_text(chat, tool_use, &bytes);
+    char *path = ebb_path_join(ctx, dir, name);
+    if (path == NULL) return EBB_NO_MEMORY;
+    enum ebb_status status = EBB_OK;
+    if (text != NULL)
+        status = ebb_file_write(ctx, path, text, bytes);
+    else if (unlink(path) != 0 && errno != ENOENT)
+        status = EBB_FAIL(ctx, EBB_IO, "cannot remove '%s': %s", path, strerror(errno));
+    ebb_mem_free(ctx, path);
+    return status;
+}
+
+enum ebb_status ebb_chat_template_save(struct ebb_ctx *ctx, const struct ebb_chat_template *chat,
+                                       const char *dir)
+{
+    char *more = ebb_path_join(ctx, dir, "additional_chat_templates");
+    if (more == NULL) return EBB_NO_MEMORY;
+    enum ebb_status status = save_one(ctx, chat, false, dir, "chat_template.jinja");
+    if (status == EBB_OK && chat->tool_use != NULL) status = ebb_dir_create(ctx, more);
+    if (status == EBB_OK && ebb_dir_exists(more))
+        status = save_one(ctx, chat, true, more, "tool_use.jinja");
+    ebb_mem_free(ctx, more);
     return status;
 }
 

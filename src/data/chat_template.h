@@ -50,6 +50,17 @@ enum ebb_status ebb_chat_template_load(struct ebb_ctx *ctx, const char *path,
 enum ebb_status ebb_chat_template_create(struct ebb_ctx *ctx, const char *name, const char *text,
                                          size_t bytes, struct ebb_chat_template **chat);
 void ebb_chat_template_free(struct ebb_ctx *ctx, struct ebb_chat_template *chat); /* accepts NULL */
+/* The template as it was read, for copies and hashes: `default`, or that for tools. NULL where
+ * there is none. Borrowed. */
+const char *ebb_chat_template_text(const struct ebb_chat_template *chat, bool tool_use,
+                                   size_t *bytes);
+/* Of what decides its renderings: its texts and special tokens, and, where a text asks for the time
+ * (strftime_now), the day. */
+uint64_t ebb_chat_template_hash(const struct ebb_chat_template *chat);
+/* Makes it the template of the model in `dir`: writes chat_template.jinja, and that for tools into
+ * additional_chat_templates/ (or removes that, where the template has none). */
+enum ebb_status ebb_chat_template_save(struct ebb_ctx *ctx, const struct ebb_chat_template *chat,
+                                       const char *dir);
 
 /* Sets a variable such as "eos_token", which also ends turns; NULL removes it. */
 enum ebb_status ebb_chat_template_set_token(struct ebb_ctx *ctx, struct ebb_chat_template *chat,

@@ -12,6 +12,7 @@ extern "C" {
 struct ebb_chat_template {
     char *name;
     struct ebb_jinja *plain, *tool_use; /* either may be NULL, not both */
+    struct ebb_str text, tool_text;     /* what they were compiled from */
     json_t *tokens;                     /* {"bos_token": "<s>", ...} */
     json_t *specials;                   /* {"</s>": null, ...}: may end a turn */
 };

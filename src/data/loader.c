@@ -1,4 +1,4 @@
-/* The loader: units in an epoch's order, micro-batches from them.
+/* Units in an epoch's order, and micro-batches made from them.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "data/loader.h"
 
@@ -7,10 +7,10 @@
 #include <string.h>
 
 #include "base/number.h"
-#include "data/packing.h"
 
 /* Keeps the order's random numbers apart from every other use of the seed. */
 enum { ORDER_INSTANCE = 0x0d0e };
+enum { STRETCH_BATCHES = 50 };
 
 struct ebb_loader {
     const struct ebb_dataset *dataset; /* borrowed */
@@ -20,38 +20,60 @@ struct ebb_loader {
     struct ebb_loader_place place;
     int64_t *order;      /* [units] of order_epoch */
     int64_t order_epoch; /* -1: none yet */
+    int64_t stretch;     /* units that group_by_length sorts together; 0: no grouping */
+    struct rank *ranks;  /* [stretch] working memory of that */
     struct ebb_batch batch;
     int64_t *samples; /* [docs_max] */
 };
 
 /* ---- units ---- */
 
-static int64_t unit_tokens(const struct ebb_loader *loader, int64_t unit)
+/* Samples that stay together: a pair's two. */
+static int64_t group_size(const struct ebb_dataset *dataset)
 {
-    return loader->options.packing ? loader->packing.tokens[unit]
-                                   : ebb_dataset_length(loader->dataset, unit);
+    return dataset->group == 2 ? 2 : 1;
 }
 
 static int64_t unit_docs(const struct ebb_loader *loader, int64_t unit)
 {
     return loader->options.packing ? loader->packing.starts[unit + 1] - loader->packing.starts[unit]
-                                   : 1;
+                                   : group_size(loader->dataset);
 }
 
-static int64_t unit_sample(const struct ebb_loader *loader, int64_t unit, int64_t doc)
+static struct ebb_piece unit_piece(const struct ebb_loader *loader, int64_t unit, int64_t doc)
 {
-    return loader->options.packing ? loader->packing.samples[loader->packing.starts[unit] + doc]
-                                   : unit;
+    if (loader->options.packing) return loader->packing.items[loader->packing.starts[unit] + doc];
+    int64_t sample = unit * group_size(loader->dataset) + doc;
+    return (struct ebb_piece){sample, 0, ebb_dataset_length(loader->dataset, sample)};
+}
+
+static int64_t unit_tokens(const struct ebb_loader *loader, int64_t unit)
+{
+    if (loader->options.packing) return loader->packing.tokens[unit];
+    int64_t tokens = 0;
+    for (int64_t d = 0; d < unit_docs(loader, unit); d++)
+        tokens += unit_piece(loader, unit, d).stop;
+    return tokens;
+}
+
+/* ---- order ---- */
+
+/* A unit's standing where units are sorted by length. */
+struct rank {
+    int64_t tokens, place, unit;
+};
+
+static int compare_ranks(const void *a, const void *b)
+{
+    const struct rank *x = a, *y = b;
+    if (x->tokens != y->tokens) return x->tokens > y->tokens ? -1 : 1;
+    return x->place < y->place ? -1 : 1; /* units of one length stay as they were shuffled */
 }
 
 /* Fisher and Yates. */
-static void make_order(struct ebb_loader *loader, int64_t epoch)
+static void shuffle(struct ebb_loader *loader, int64_t epoch)
 {
-    if (loader->order_epoch == epoch) return;
-    loader->order_epoch = epoch;
     int64_t *order = loader->order;
-    for (int64_t i = 0; i < loader->facts.units; i++) order[i] = i;
-    if (!loader->options.shuffle) return;
     uint64_t key = ebb_random_key(loader->options.seed, (uint64_t)epoch, 0, 0, ORDER_INSTANCE);
     for (int64_t i = loader->facts.units - 1; i > 0; i--) {
         uint32_t words[4];
@@ -64,6 +86,48 @@ static void make_order(struct ebb_loader *loader, int64_t epoch)
     }
 }
 
+/* Sorts each stretch, then lets the longest of all change places with the first, so that memory
+ * which does not suffice shows at once. */
+static void group_lengths(struct ebb_loader *loader)
+{
+    int64_t units = loader->facts.units, *order = loader->order, longest = 0;
+    for (int64_t start = 0; start < units; start += loader->stretch) {
+        int64_t count = units - start < loader->stretch ? units - start : loader->stretch;
+        for (int64_t i = 0; i < count; i++)
+            loader->ranks[i] =
+                (struct rank){unit_tokens(loader, order[start + i]), i, order[start + i]};
+        qsort(loader->ranks, (size_t)count, sizeof *loader->ranks, compare_ranks);
+        for (int64_t i = 0; i < count; i++) order[start + i] = loader->ranks[i].unit;
+        if (unit_tokens(loader, order[start]) > unit_tokens(loader, order[longest]))
+            longest = start;
+    }
+    int64_t first = order[0];
+    order[0] = order[longest];
+    order[longest] = first;
+}
+
+static void make_order(struct ebb_loader *loader, int64_t epoch)
+{
+    if (loader->order_epoch == epoch) return;
+    loader->order_epoch = epoch;
+    for (int64_t i = 0; i < loader->facts.units; i++) loader->order[i] = i;
+    if (loader->options.shuffle) shuffle(loader, epoch);
+    if (loader->stretch > 0) group_lengths(loader);
+}
+
+/* 50 batches of all ranks; of small data so few that there are four stretches. */
+static enum ebb_status prepare_grouping(struct ebb_ctx *ctx, struct ebb_loader *loader)
+{
+    int64_t together = loader->options.per_device_batch_size * loader->options.world;
+    int64_t batches = loader->facts.units / 4 / together;
+    if (batches > STRETCH_BATCHES) batches = STRETCH_BATCHES;
+    if (batches < 1) batches = 1;
+    loader->stretch = batches * together;
+    if (loader->stretch > loader->facts.units) loader->stretch = loader->facts.units;
+    loader->ranks = ebb_mem_alloc(ctx, (size_t)loader->stretch * sizeof *loader->ranks);
+    return loader->ranks == NULL ? EBB_NO_MEMORY : EBB_OK;
+}
+
 /* ---- facts ---- */
 
 static int compare_down(const void *a, const void *b)
@@ -72,7 +136,7 @@ static int compare_down(const void *a, const void *b)
     return x > y ? -1 : x < y;
 }
 
-/* The sum of the largest `count`: no order can bring more together. `values` is sorted. */
+/* The sum of the largest `count`: no order can bring more together. Sorts the values. */
 static int64_t largest_sum(int64_t *values, int64_t total, int64_t count)
 {
     int64_t sum = 0;
@@ -81,16 +145,22 @@ static int64_t largest_sum(int64_t *values, int64_t total, int64_t count)
     return sum;
 }
 
-static void fill_buckets(struct ebb_loader *loader)
+static void count_document(struct ebb_loader *loader, struct ebb_piece piece)
 {
     struct ebb_loader_facts *facts = &loader->facts;
-    for (int64_t i = 0; i < loader->dataset->count; i++) {
-        int64_t length = ebb_dataset_length(loader->dataset, i);
-        int bucket = 0;
-        while (bucket + 1 < EBB_LOADER_BUCKETS && length >> (bucket + 1) > 0) bucket++;
-        facts->bucket_docs[bucket]++;
-        facts->bucket_tokens[bucket] += length;
-        facts->square_sum += (double)length * (double)length;
+    int64_t length = piece.stop - piece.start;
+    int bucket = 0;
+    while (bucket + 1 < EBB_LOADER_BUCKETS && length >> (bucket + 1) > 0) bucket++;
+    facts->bucket_docs[bucket]++;
+    facts->bucket_tokens[bucket] += length;
+    facts->square_sum += (double)length * (double)length;
+    facts->tokens += length;
+    facts->docs++;
+    if (length > facts->longest) facts->longest = length;
+    if (piece.start == 0) {
+        facts->split += length < ebb_dataset_length(loader->dataset, piece.sample);
+    } else if (ebb_dataset_is_trained(loader->dataset, piece.sample, piece.start)) {
+        facts->labels--; /* nothing of its piece stands before it */
     }
 }
 
@@ -106,19 +176,21 @@ static void fill_facts(struct ebb_loader *loader)
     facts->docs_max = largest_sum(loader->order, facts->units, batch);
     int64_t together = batch * options->world;
     facts->micros_per_epoch = (facts->units + together - 1) / together;
-    facts->longest = loader->dataset->longest;
-    facts->tokens = loader->dataset->tokens;
     facts->labels = loader->dataset->labels;
-    facts->docs = loader->dataset->count;
+    for (int64_t i = 0; i < facts->units; i++)
+        for (int64_t d = 0; d < unit_docs(loader, i); d++)
+            count_document(loader, unit_piece(loader, i, d));
     facts->fill = (double)facts->tokens /
                   ((double)facts->micros_per_epoch * options->world * (double)facts->tokens_max);
-    fill_buckets(loader);
 }
 
 /* ---- making one ---- */
 
-static enum ebb_status check_options(struct ebb_ctx *ctx, const struct ebb_loader_options *options)
+static enum ebb_status check_options(struct ebb_ctx *ctx, const struct ebb_dataset *dataset,
+                                     const struct ebb_loader_options *options)
 {
+    if (dataset->count < 1) return EBB_FAIL(ctx, EBB_BAD_CONFIG, "a data set of no samples");
+    EBB_ASSERT(dataset->count % group_size(dataset) == 0);
     if (options->per_device_batch_size < 1)
         return EBB_FAIL(ctx, EBB_BAD_CONFIG,
                         "per_device_train_batch_size is %" PRId64 ", at least 1 is wanted",
@@ -126,21 +198,69 @@ static enum ebb_status check_options(struct ebb_ctx *ctx, const struct ebb_loade
     if (options->packing && options->max_length < 2)
         return EBB_FAIL(ctx, EBB_BAD_CONFIG, "packing needs max_length, and it is %" PRId64,
                         options->max_length);
+    if (options->packing && options->group_by_length)
+        return EBB_FAIL(ctx, EBB_BAD_CONFIG,
+                        "group_by_length is for batches of samples, and packing makes bins of"
+                        " nearly equal length\ntake one of the two away");
+    if (options->packing && group_size(dataset) == 2 && options->strategy != EBB_PACKING_BFD)
+        return EBB_FAIL(ctx, EBB_BAD_CONFIG,
+                        "packing_strategy %s splits samples, and the chosen and rejected answer of"
+                        " a preference pair must stay whole and together"
+                        "\nset packing_strategy: bfd",
+                        options->strategy == EBB_PACKING_WRAPPED ? "wrapped" : "bfd_split");
     if (options->world < 1 || options->rank < 0 || options->rank >= options->world)
         return EBB_FAIL(ctx, EBB_BAD_CONFIG, "rank %d of %d does not exist", options->rank,
                         options->world);
     return EBB_OK;
 }
 
+static enum ebb_status check_pair(struct ebb_ctx *ctx, const struct ebb_loader *loader,
+                                  int64_t pair, int64_t tokens)
+{
+    if (tokens <= loader->options.max_length) return EBB_OK;
+    return EBB_FAIL(ctx, EBB_BAD_CONFIG,
+                    "preference pair %" PRId64 " has %" PRId64 " + %" PRId64
+                    " tokens and does not go into a bin of max_length %" PRId64
+                    "\nwith packing both answers go into one bin: raise max_length, or set"
+                    " packing: false",
+                    pair + 1, ebb_dataset_length(loader->dataset, 2 * pair),
+                    ebb_dataset_length(loader->dataset, 2 * pair + 1), loader->options.max_length);
+}
+
+/* Pieces that stand for pairs to pieces that are samples: twice as many, chosen before rejected. */
+static enum ebb_status unfold_pairs(struct ebb_ctx *ctx, const struct ebb_dataset *dataset,
+                                    struct ebb_packing *packing)
+{
+    struct ebb_piece *items = ebb_mem_alloc(ctx, (size_t)(2 * packing->pieces) * sizeof *items);
+    if (items == NULL) return EBB_NO_MEMORY;
+    packing->pieces *= 2;
+    for (int64_t i = 0; i < packing->pieces; i++) {
+        int64_t sample = 2 * packing->items[i / 2].sample + i % 2;
+        items[i] = (struct ebb_piece){sample, 0, ebb_dataset_length(dataset, sample)};
+    }
+    for (int64_t i = 0; i <= packing->bins; i++) packing->starts[i] *= 2;
+    ebb_mem_free(ctx, packing->items);
+    packing->items = items;
+    return EBB_OK;
+}
+
 static enum ebb_status pack(struct ebb_ctx *ctx, struct ebb_loader *loader)
 {
-    int64_t count = loader->dataset->count;
+    const struct ebb_dataset *dataset = loader->dataset;
+    int64_t group = group_size(dataset), count = dataset->count / group;
+    enum ebb_status status = EBB_OK;
     int64_t *lengths = ebb_mem_alloc(ctx, (size_t)count * sizeof *lengths);
     if (lengths == NULL) return EBB_NO_MEMORY;
-    for (int64_t i = 0; i < count; i++) lengths[i] = ebb_dataset_length(loader->dataset, i);
-    enum ebb_status status =
-        ebb_packing_create(ctx, lengths, count, loader->options.max_length, &loader->packing);
+    for (int64_t i = 0; i < count && status == EBB_OK; i++) {
+        for (int64_t k = 0; k < group; k++)
+            lengths[i] += ebb_dataset_length(dataset, i * group + k);
+        if (group == 2) status = check_pair(ctx, loader, i, lengths[i]);
+    }
+    if (status == EBB_OK)
+        status = ebb_packing_create(ctx, lengths, count, loader->options.max_length,
+                                    loader->options.strategy, &loader->packing);
     ebb_mem_free(ctx, lengths);
+    if (status == EBB_OK && group == 2) status = unfold_pairs(ctx, dataset, &loader->packing);
     return status;
 }
 
@@ -165,13 +285,14 @@ static enum ebb_status make_batch(struct ebb_ctx *ctx, struct ebb_loader *loader
 
 static enum ebb_status create(struct ebb_ctx *ctx, struct ebb_loader *loader)
 {
-    if (loader->dataset->count < 1)
-        return EBB_FAIL(ctx, EBB_BAD_CONFIG, "a data set of no samples");
+    const struct ebb_dataset *dataset = loader->dataset;
     if (loader->options.packing) EBB_TRY(pack(ctx, loader));
-    loader->facts.units = loader->options.packing ? loader->packing.bins : loader->dataset->count;
+    loader->facts.units =
+        loader->options.packing ? loader->packing.bins : dataset->count / group_size(dataset);
     loader->order = ebb_mem_alloc(ctx, (size_t)loader->facts.units * sizeof *loader->order);
     if (loader->order == NULL) return EBB_NO_MEMORY;
     loader->order_epoch = -1;
+    if (loader->options.group_by_length) EBB_TRY(prepare_grouping(ctx, loader));
     fill_facts(loader);
     return make_batch(ctx, loader);
 }
@@ -183,7 +304,7 @@ enum ebb_status ebb_loader_create(struct ebb_ctx *ctx, const struct ebb_dataset 
     *loader = NULL;
     struct ebb_loader_options wanted = *options;
     if (wanted.world == 0) wanted.world = 1;
-    EBB_TRY(check_options(ctx, &wanted));
+    EBB_TRY(check_options(ctx, dataset, &wanted));
     struct ebb_loader *made = ebb_mem_alloc(ctx, sizeof *made);
     if (made == NULL) return EBB_NO_MEMORY;
     made->dataset = dataset;
@@ -201,6 +322,7 @@ void ebb_loader_free(struct ebb_ctx *ctx, struct ebb_loader *loader)
     if (loader == NULL) return;
     ebb_packing_free(ctx, &loader->packing);
     ebb_mem_free(ctx, loader->order);
+    ebb_mem_free(ctx, loader->ranks);
     ebb_mem_free(ctx, loader->batch.ids);
     ebb_mem_free(ctx, loader->batch.targets);
     ebb_mem_free(ctx, loader->batch.positions);
@@ -237,20 +359,21 @@ enum ebb_status ebb_loader_seek(struct ebb_ctx *ctx, struct ebb_loader *loader,
     return EBB_OK;
 }
 
-static void add_document(struct ebb_loader *loader, int64_t sample)
+static void add_document(struct ebb_loader *loader, struct ebb_piece piece)
 {
     const struct ebb_dataset *set = loader->dataset;
     struct ebb_batch *batch = &loader->batch;
-    const int32_t *ids = ebb_dataset_ids(set, sample);
-    int64_t length = ebb_dataset_length(set, sample), at = batch->tokens;
+    const int32_t *ids = ebb_dataset_ids(set, piece.sample) + piece.start;
+    int64_t length = piece.stop - piece.start, at = batch->tokens;
     memcpy(batch->ids + at, ids, (size_t)length * sizeof *ids);
     for (int64_t t = 0; t < length; t++) {
-        bool label = t + 1 < length && ebb_dataset_is_trained(set, sample, t + 1);
+        bool label =
+            t + 1 < length && ebb_dataset_is_trained(set, piece.sample, piece.start + t + 1);
         batch->positions[at + t] = (int32_t)t;
         batch->targets[at + t] = label ? ids[t + 1] : EBB_IGNORE;
         if (label) batch->label_rows[batch->labels++] = (int32_t)(at + t);
     }
-    loader->samples[batch->docs++] = sample;
+    loader->samples[batch->docs++] = piece.sample;
     batch->tokens += length;
     batch->doc_starts[batch->docs] = (int32_t)batch->tokens;
     if (length > batch->longest) batch->longest = length;
@@ -271,7 +394,7 @@ enum ebb_status ebb_loader_next(struct ebb_ctx *ctx, struct ebb_loader *loader,
     made->doc_starts[0] = 0;
     for (int64_t u = first; u < end; u++)
         for (int64_t d = 0; d < unit_docs(loader, loader->order[u]); d++)
-            add_document(loader, unit_sample(loader, loader->order[u], d));
+            add_document(loader, unit_piece(loader, loader->order[u], d));
     if (++loader->place.micro == loader->facts.micros_per_epoch)
         loader->place = (struct ebb_loader_place){loader->place.epoch + 1, 0};
     *batch = made;

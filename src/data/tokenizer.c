@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "base/file.h"
 #include "data/tokenizer_int.h"
 
 /* ---- ids ---- */
@@ -55,6 +56,14 @@ void ebb_offsets_free(struct ebb_ctx *ctx, struct ebb_offsets *offsets)
 }
 
 /* ---- look-ups ---- */
+
+uint64_t ebb_tokenizer_hash(const struct ebb_tokenizer *tokenizer)
+{
+    const uint64_t parts[] = {tokenizer->file_hash, (uint64_t)tokenizer->bos,
+                              (uint64_t)tokenizer->eos, (uint64_t)tokenizer->pad,
+                              (uint64_t)tokenizer->unk};
+    return ebb_hash_bytes(parts, sizeof parts);
+}
 
 int64_t ebb_tokenizer_vocab_size(const struct ebb_tokenizer *tokenizer)
 {

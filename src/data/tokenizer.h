@@ -53,6 +53,8 @@ enum ebb_status ebb_tokenizer_load(struct ebb_ctx *ctx, const char *dir,
                                    struct ebb_tokenizer **tokenizer);
 void ebb_tokenizer_free(struct ebb_ctx *ctx, struct ebb_tokenizer *tokenizer); /* accepts NULL */
 
+/* Of what decides its ids: the bytes of tokenizer.json, and the ids that the other files name. */
+uint64_t ebb_tokenizer_hash(const struct ebb_tokenizer *tokenizer);
 /* The highest id plus one: a model needs at least as many rows in its embedding. */
 int64_t ebb_tokenizer_vocab_size(const struct ebb_tokenizer *tokenizer);
 /* -1: the files name none. */

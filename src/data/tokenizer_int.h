@@ -138,6 +138,7 @@ struct ebb_tok_decode {
 struct ebb_tokenizer {
     struct ebb_ctx *ctx; /* borrowed: PCRE2's memory is counted there */
     char *path;          /* owned: of tokenizer.json */
+    uint64_t file_hash;  /* of its bytes */
     pcre2_general_context *memory;
     int16_t alphabet[324]; /* code point of the byte alphabet -> byte, or -1 */
     int16_t letters[256];  /* the reverse */

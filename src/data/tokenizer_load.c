@@ -298,6 +298,7 @@ static enum ebb_status read_file(struct ebb_ctx *ctx, struct ebb_tokenizer *tok)
     struct ebb_map map;
     EBB_TRY(ebb_map_open(ctx, tok->path, &map));
     struct file_pieces pieces = {0};
+    tok->file_hash = ebb_hash_bytes(map.data, map.bytes);
     bool bom = map.bytes >= 3 && memcmp(map.data, "\xef\xbb\xbf", 3) == 0;
     pieces.data = map.data == NULL ? "" : (const char *)map.data + (bom ? 3 : 0);
     pieces.bytes = map.bytes - (bom ? 3 : 0);

@@ -24,7 +24,8 @@ enum ebb_status ebb_model_init(struct ebb_ctx *ctx, const char *config_path,
 
 /* Writes DIR/tokenizer.json and tokenizer_config.json of a tokenizer that needs no training:
  * byte-level BPE without merges, the id of a byte is its value. Special: "<|endoftext|>" (ends
- * and pads), "<|begin|>" (begins). Hugging Face tokenizers loads it. */
+ * and pads), "<|begin|>" (begins). Hugging Face tokenizers loads it. DIR/chat_template.jinja writes
+ * conversations with these two. */
 enum { EBB_BYTES_EOS = 256, EBB_BYTES_BOS = 257, EBB_BYTES_VOCAB = 258 };
 enum ebb_status ebb_model_write_bytes_tokenizer(struct ebb_ctx *ctx, const char *dir);
 
@@ -36,7 +37,10 @@ enum ebb_status ebb_model_copy_side_files(struct ebb_ctx *ctx, const char *from,
 /* Only the tokenizer's and templates' files; *found: there is a tokenizer among them. */
 enum ebb_status ebb_model_copy_tokenizer_files(struct ebb_ctx *ctx, const char *from,
                                                const char *to, bool *found);
-/* Is `name` one of the files that lie beside weights? */
+/* The chat template of `from` becomes that of `to`, where `from` has chat_template.jinja: an
+ * adapter may have been trained with another than its base model's. */
+enum ebb_status ebb_model_copy_chat_template(struct ebb_ctx *ctx, const char *from, const char *to);
+/* Is `name` one of the files, or the folder, that lie beside weights? */
 bool ebb_model_is_side_file(const char *name);
 
 /* A directory as it is, or a Hub id ("org/name") found in the local Hugging Face cache

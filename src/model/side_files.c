@@ -19,6 +19,8 @@ static const char *const tokenizer_files[] = {
     "chat_template.jinja",
     "chat_template.json",
 };
+/* A folder of further templates: chat_template.jinja is the one that all conversations have. */
+static const char template_dir[] = "additional_chat_templates";
 enum {
     TOKENIZER_FILES = sizeof tokenizer_files / sizeof tokenizer_files[0],
     TOKENIZER_ITSELF = 4 /* one of tokenizer.json, tokenizer.model or vocab.json must be there */
@@ -49,11 +51,43 @@ static enum ebb_status copy_if_there(struct ebb_ctx *ctx, const char *from, cons
 
 bool ebb_model_is_side_file(const char *name)
 {
-    if (strcmp(name, "config.json") == 0 || strcmp(name, "generation_config.json") == 0)
+    if (strcmp(name, "config.json") == 0 || strcmp(name, "generation_config.json") == 0 ||
+        strcmp(name, template_dir) == 0)
         return true;
     for (int i = 0; i < TOKENIZER_FILES; i++)
         if (strcmp(name, tokenizer_files[i]) == 0) return true;
     return false;
+}
+
+/* The .jinja files of a folder. */
+static enum ebb_status copy_jinja(struct ebb_ctx *ctx, const char *from, const char *to)
+{
+    char **names = NULL;
+    size_t count = 0;
+    bool there;
+    EBB_TRY(ebb_dir_list(ctx, from, &names, &count));
+    enum ebb_status status = ebb_dir_create(ctx, to);
+    for (size_t i = 0; status == EBB_OK && i < count; i++) {
+        const char *end = strrchr(names[i], '.');
+        if (end && strcmp(end, ".jinja") == 0)
+            status = copy_if_there(ctx, from, to, names[i], &there);
+    }
+    ebb_dir_list_free(ctx, names, count);
+    return status;
+}
+
+static enum ebb_status copy_template_dir(struct ebb_ctx *ctx, const char *from, const char *to)
+{
+    enum ebb_status status = EBB_NO_MEMORY;
+    char *source = ebb_path_join(ctx, from, template_dir),
+         *target = ebb_path_join(ctx, to, template_dir);
+    if (source && target)
+        status = ebb_dir_exists(source) && !ebb_path_same(source, target)
+                     ? copy_jinja(ctx, source, target)
+                     : EBB_OK;
+    ebb_mem_free(ctx, source);
+    ebb_mem_free(ctx, target);
+    return status;
 }
 
 enum ebb_status ebb_model_copy_tokenizer_files(struct ebb_ctx *ctx, const char *from,
@@ -65,7 +99,19 @@ enum ebb_status ebb_model_copy_tokenizer_files(struct ebb_ctx *ctx, const char *
         EBB_TRY(copy_if_there(ctx, from, to, tokenizer_files[i], &there));
         *found = *found || (there && i < TOKENIZER_ITSELF && i != 1);
     }
-    return EBB_OK;
+    return copy_template_dir(ctx, from, to);
+}
+
+enum ebb_status ebb_model_copy_chat_template(struct ebb_ctx *ctx, const char *from, const char *to)
+{
+    bool there;
+    EBB_TRY(copy_if_there(ctx, from, to, "chat_template.jinja", &there));
+    if (!there) return EBB_OK;
+    char *stale = ebb_path_join(ctx, to, template_dir);
+    if (stale == NULL) return EBB_NO_MEMORY;
+    enum ebb_status status = ebb_dir_remove(ctx, stale);
+    ebb_mem_free(ctx, stale);
+    return status == EBB_OK ? copy_template_dir(ctx, from, to) : status;
 }
 
 enum ebb_status ebb_model_copy_tokenizer(struct ebb_ctx *ctx, const char *from, const char *to)

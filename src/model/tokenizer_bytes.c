@@ -1,5 +1,7 @@
 /* The byte tokenizer on disk: what `ebb init --tokenizer bytes` writes.
  * SPDX-License-Identifier: Apache-2.0 */
+#include <string.h>
+
 #include "base/file.h"
 #include "base/json.h"
 #include "model/init_int.h"
@@ -81,9 +83,36 @@ static enum ebb_status save(struct ebb_ctx *ctx, const char *dir, const char *na
     return status;
 }
 
+/* Of each message: the begin token, who says it, a newline, what is said, the end token, a newline.
+ */
+static const char chat_template[] = "{%- for message in messages -%}\n"
+                                    "    {{- bos_token + message['role'] + '\\n' -}}\n"
+                                    "    {%- if message['role'] == 'assistant' -%}\n"
+                                    "        {%- generation -%}\n"
+                                    "            {{- message['content'] + eos_token -}}\n"
+                                    "        {%- endgeneration -%}\n"
+                                    "    {%- else -%}\n"
+                                    "        {{- message['content'] + eos_token -}}\n"
+                                    "    {%- endif -%}\n"
+                                    "    {{- '\\n' -}}\n"
+                                    "{%- endfor -%}\n"
+                                    "{%- if add_generation_prompt -%}\n"
+                                    "    {{- bos_token + 'assistant\\n' -}}\n"
+                                    "{%- endif -%}\n";
+
+static enum ebb_status save_template(struct ebb_ctx *ctx, const char *dir)
+{
+    char *path = ebb_path_join(ctx, dir, "chat_template.jinja");
+    enum ebb_status status = EBB_NO_MEMORY;
+    if (path) status = ebb_file_write(ctx, path, chat_template, strlen(chat_template));
+    ebb_mem_free(ctx, path);
+    return status;
+}
+
 enum ebb_status ebb_model_write_bytes_tokenizer(struct ebb_ctx *ctx, const char *dir)
 {
     EBB_TRY(ebb_dir_create(ctx, dir));
     EBB_TRY(save(ctx, dir, "tokenizer.json", tokenizer_json()));
-    return save(ctx, dir, "tokenizer_config.json", tokenizer_config());
+    EBB_TRY(save(ctx, dir, "tokenizer_config.json", tokenizer_config()));
+    return save_template(ctx, dir);
 }

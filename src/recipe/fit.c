@@ -525,11 +525,16 @@ static enum ebb_status fail_host(const struct ebb_setup *setup, const struct ebb
                     enough(plan->host_bytes, would));
 }
 
+bool ebb_fit_holds(const struct ebb_setup *setup, const struct ebb_engine *engine)
+{
+    return fits_here(setup, ebb_engine_plan(engine));
+}
+
 enum ebb_status ebb_fit_check(const struct ebb_setup *setup, const struct ebb_engine *engine)
 {
     const struct ebb_plan *plan = ebb_engine_plan(engine);
     int64_t budget = setup->request.device_budget;
-    if (fits_here(setup, plan)) return EBB_OK;
+    if (ebb_fit_holds(setup, engine)) return EBB_OK;
     struct ebb_fit_change changes[EBB_FIT_CHANGES];
     int count = 0;
     if (budget > 0 && plan->device_bytes <= budget) return fail_host(setup, plan);

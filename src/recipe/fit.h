@@ -26,6 +26,8 @@ enum { EBB_FIT_CHANGES = 12 };
 enum ebb_status ebb_fit_changes(const struct ebb_setup *setup, const struct ebb_engine *engine,
                                 struct ebb_fit_change changes[EBB_FIT_CHANGES], int *count);
 
+/* Whether the plan fits its budgets (without memory_budget: the machine's memory). */
+bool ebb_fit_holds(const struct ebb_setup *setup, const struct ebb_engine *engine);
 /* EBB_OK if the plan fits its budgets (without memory_budget: the machine's memory). Otherwise
  * EBB_DOES_NOT_FIT with what is needed by kind, the smallest budget that would do, and the three
  * changes that would help most. */

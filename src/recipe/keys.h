@@ -19,8 +19,10 @@ extern "C" {
     X(SFT, "sft", EBB_USAGE_CONFIG, "fine-tune a model on examples (LoRA or every weight)")        \
     X(PLAN, "plan", EBB_USAGE_CONFIG,                                                              \
       "say what a run of 'ebb sft' would need, without running it")                                \
+    X(DATA, "data", EBB_USAGE_CONFIG, "show what becomes of a data set: samples, marks, lengths")  \
     X(EVAL, "eval", EBB_USAGE_CONFIG, "loss of a data set, with or without an adapter")            \
     X(GENERATE, "generate", EBB_USAGE_CONFIG, "continue a prompt")                                 \
+    X(CHAT, "chat", EBB_USAGE_CONFIG, "talk to a model through its chat template")                 \
     X(MERGE, "merge", EBB_USAGE_CONFIG, "fold an adapter into the weights")                        \
     X(INIT, "init", EBB_USAGE_INIT, "make a model directory with random weights")                  \
     X(TOKENIZE, "tokenize", EBB_USAGE_MODEL, "turn lines of text into token ids, or back")
@@ -47,6 +49,8 @@ enum ebb_device_key { EBB_DEVICE_KEY_AUTO, EBB_DEVICE_KEY_CPU, EBB_DEVICE_KEY_CU
 enum ebb_optim_key { EBB_OPTIM_KEY_ADAMW, EBB_OPTIM_KEY_SGD };
 enum ebb_strategy_key { EBB_STRATEGY_KEY_NO, EBB_STRATEGY_KEY_STEPS, EBB_STRATEGY_KEY_EPOCH };
 enum ebb_tier_key { EBB_TIER_KEY_AUTO, EBB_TIER_KEY_FALSE, EBB_TIER_KEY_CPU };
+enum ebb_color_key { EBB_COLOR_KEY_AUTO, EBB_COLOR_KEY_ALWAYS, EBB_COLOR_KEY_NEVER };
+enum ebb_recipe_key { EBB_RECIPE_KEY_SFT, EBB_RECIPE_KEY_DPO };
 
 /* Numbers whose default is "auto" hold EBB_AUTO_INT or NaN then. */
 enum { EBB_AUTO_INT = -1 };
@@ -59,18 +63,34 @@ struct ebb_config {
     int save_dtype; /* enum ebb_dtype_key */
     /* data */
     char *dataset_name;
+    struct ebb_yaml *datasets;
     char *dataset_train_split;
     char *eval_dataset;
     char *dataset_test_split;
     double validation_split;
     char *dataset_format;
     char *dataset_text_field;
+    struct ebb_yaml *dataset_columns, *dataset_roles;
     int64_t dataset_max_samples;
-    int64_t max_length; /* or EBB_AUTO_INT */
-    int overlong;       /* enum ebb_overlong */
+    int64_t max_bad_records;
+    char *dataset_cache; /* "auto", "false" or a directory */
+    int64_t max_length;  /* or EBB_AUTO_INT */
+    int overlong;        /* enum ebb_overlong */
+    int truncation_side; /* enum ebb_truncation_side */
     bool packing;
+    int packing_strategy; /* enum ebb_packing_strategy */
     bool shuffle;
+    bool group_by_length;
     int completion_only_loss; /* enum ebb_auto */
+    int assistant_only_loss;  /* enum ebb_auto */
+    bool last_turn_only_loss;
+    char *chat_template; /* "auto", a built-in name or a path */
+    struct ebb_yaml *chat_template_kwargs;
+    /* data */
+    int recipe;           /* enum ebb_recipe_key */
+    int64_t show_samples; /* at most; without records */
+    char *records;        /* numbers separated by commas; NULL: spread over the set */
+    int color;            /* enum ebb_color_key */
     /* training */
     char *output_dir;
     bool overwrite_output_dir;
@@ -119,19 +139,25 @@ struct ebb_config {
     int64_t early_stopping_patience; /* 0: off */
     double early_stopping_threshold;
     char *resume_from_checkpoint; /* "false", "true" or a path */
+    struct ebb_yaml *eval_prompts; /* texts, or one text: a file */
+    int64_t eval_max_new_tokens;
     /* machine */
     int device; /* enum ebb_device_key */
     int64_t threads;
-    /* output of plan, eval and tokenize */
+    /* output of plan, data, eval and tokenize */
     bool json;
     /* generation */
     char *prompt;
     bool prompt_lines;
-    int64_t max_new_tokens;
+    int64_t max_new_tokens; /* or EBB_AUTO_INT */
     double temperature;
     double top_p;
     int64_t top_k;
     double repetition_penalty;
+    struct ebb_yaml *stop; /* texts */
+    /* chat */
+    char *system_prompt;
+    bool verbose;
     /* init */
     char *config;
     char *tokenizer;

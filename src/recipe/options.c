@@ -374,6 +374,50 @@ static enum ebb_status set_tree(struct ebb_options *options, const struct ebb_op
     return EBB_OK;
 }
 
+static bool is_text(const struct ebb_yaml *node)
+{
+    return node->kind == EBB_YAML_SCALAR && node->text[0];
+}
+
+static enum ebb_status check_texts(struct ebb_options *options, const struct ebb_origin *origin,
+                                   const struct ebb_yaml *tree)
+{
+    bool good = is_text(tree) || (tree->kind == EBB_YAML_LIST && tree->count > 0);
+    for (size_t i = 0; good && tree->kind == EBB_YAML_LIST && i < tree->count; i++)
+        good = is_text(&tree->items[i]);
+    if (good) return EBB_OK;
+    return EBB_FAIL(options->ctx, EBB_BAD_CONFIG,
+                    "'%s' wants a text, or a list of texts of which none is empty\nwhere: %s",
+                    origin->key, ebb_options_where_origin(options, origin));
+}
+
+/* "[" begins a list in YAML's flow style; anything else is one text as it stands. */
+static enum ebb_status set_texts(struct ebb_options *options, const struct ebb_origin *origin,
+                                 struct ebb_yaml **field)
+{
+    struct ebb_yaml *tree = NULL;
+    enum ebb_status status = EBB_OK;
+    if (origin->text[0] == '[') {
+        EBB_TRY(ebb_yaml_parse(options->ctx, "command line", origin->text, strlen(origin->text),
+                               &tree));
+    } else {
+        tree = ebb_mem_alloc(options->ctx, sizeof *tree);
+        if (tree == NULL) return EBB_NO_MEMORY;
+        tree->kind = EBB_YAML_SCALAR;
+        tree->quoted = true;
+        tree->text = ebb_mem_strdup(options->ctx, origin->text);
+        if (tree->text == NULL) status = EBB_NO_MEMORY;
+    }
+    if (status == EBB_OK) status = check_texts(options, origin, tree);
+    if (status != EBB_OK) {
+        ebb_yaml_free(options->ctx, tree);
+        return status;
+    }
+    ebb_yaml_free(options->ctx, *field);
+    *field = tree;
+    return EBB_OK;
+}
+
 static enum ebb_status set_field(struct ebb_options *options, const struct ebb_option *option,
                                  const struct ebb_origin *origin)
 {
@@ -393,6 +437,8 @@ static enum ebb_status set_field(struct ebb_options *options, const struct ebb_o
     case EBB_OPTION_STRING:
     case EBB_OPTION_LIST:
         return set_string(options, origin->text, (char **)field);
+    case EBB_OPTION_TEXTS:
+        return set_texts(options, origin, (struct ebb_yaml **)field);
     case EBB_OPTION_YAML:
         return set_tree(options, option, origin, (struct ebb_yaml **)field);
     case EBB_OPTION_TYPE_COUNT:
@@ -413,7 +459,7 @@ static enum ebb_status set_default(struct ebb_options *options, const struct ebb
     if (option->type == EBB_OPTION_STRING || option->type == EBB_OPTION_LIST)
         return set_string(options, NULL, (char **)field);
     if (option->type == EBB_OPTION_SIZE) *(struct ebb_amount *)field = (struct ebb_amount){0, 0};
-    if (option->type == EBB_OPTION_YAML) {
+    if (option->type == EBB_OPTION_TEXTS || option->type == EBB_OPTION_YAML) {
         ebb_yaml_free(options->ctx, *(struct ebb_yaml **)field);
         *(struct ebb_yaml **)field = NULL;
     }
@@ -564,7 +610,11 @@ static enum ebb_status set_spelling(struct ebb_options *options,
                                 "'%s: %s' is not offered: %s\nwhere: %s", given->key, given->text,
                                 spelling->refusal, ebb_options_where_origin(options, given));
             origin.text = to;
-            return set_row(options, option, &origin);
+            EBB_TRY(set_row(options, option, &origin));
+            /* Messages show the value as the user wrote it. */
+            struct ebb_origin *held = &options->origins[row_of(option)];
+            return held->kind == given->kind ? keep_text(options, given->text, &held->text)
+                                             : EBB_OK;
         }
         at += bytes;
         at += *at == '|';
@@ -620,6 +670,7 @@ static enum ebb_status take_tree(struct ebb_options *options, const struct ebb_o
                                  const struct ebb_origin *given, struct ebb_yaml *node)
 {
     if (!(option->commands & 1u << options->command)) return other_command(options, option, given);
+    if (option->type == EBB_OPTION_TEXTS) EBB_TRY(check_texts(options, given, node));
     struct ebb_yaml *tree = ebb_mem_alloc(options->ctx, sizeof *tree);
     if (tree == NULL) return EBB_NO_MEMORY;
     *tree = *node;
@@ -673,9 +724,11 @@ static enum ebb_status set_node(struct ebb_options *options, const char *key, st
         return fail_unknown(options, &origin);
     case EBB_YAML_SCALAR:
         origin.text = node->text;
+        if (option && option->type == EBB_OPTION_TEXTS)
+            return take_tree(options, option, &origin, node);
         return set_key(options, &origin);
     case EBB_YAML_LIST:
-        if (option && option->type == EBB_OPTION_YAML)
+        if (option && (option->type == EBB_OPTION_TEXTS || option->type == EBB_OPTION_YAML))
             return take_tree(options, option, &origin, node);
         if (list) return set_list(options, node, &origin);
         if (option || spelling) return fail_shape(options, &origin, "one value", "a list");
@@ -918,7 +971,7 @@ void ebb_options_free(struct ebb_options *options)
         if (table[i].type == EBB_OPTION_STRING || table[i].type == EBB_OPTION_LIST) {
             ebb_mem_free(options->ctx, *(char **)field);
             *(char **)field = NULL;
-        } else if (table[i].type == EBB_OPTION_YAML) {
+        } else if (table[i].type == EBB_OPTION_TEXTS || table[i].type == EBB_OPTION_YAML) {
             ebb_yaml_free(options->ctx, *(struct ebb_yaml **)field);
             *(struct ebb_yaml **)field = NULL;
         }
@@ -947,17 +1000,25 @@ enum ebb_status ebb_options_check(struct ebb_options *options)
     return ebb_rules_check(options, options->config, options->ctx);
 }
 
-static json_t *tree_json(const struct ebb_yaml *node)
+static json_t *scalar_json(const struct ebb_yaml *node)
 {
-    json_t *json = NULL;
-    int64_t number;
+    int64_t whole;
+    double real;
+    if (node->quoted) return json_string(node->text);
+    if (strcmp(node->text, "true") == 0 || strcmp(node->text, "True") == 0) return json_true();
+    if (strcmp(node->text, "false") == 0 || strcmp(node->text, "False") == 0) return json_false();
+    if (ebb_text_int64(node->text, &whole)) return json_integer(whole);
+    if (ebb_text_double(node->text, &real)) return json_real(real);
+    return json_string(node->text);
+}
+
+json_t *ebb_options_tree_json(const struct ebb_yaml *node)
+{
     if (node->kind == EBB_YAML_NULL) return json_null();
-    if (node->kind == EBB_YAML_SCALAR)
-        return ebb_text_int64(node->text, &number) && !node->quoted ? json_integer(number)
-                                                                    : json_string(node->text);
-    json = node->kind == EBB_YAML_MAP ? json_object() : json_array();
+    if (node->kind == EBB_YAML_SCALAR) return scalar_json(node);
+    json_t *json = node->kind == EBB_YAML_MAP ? json_object() : json_array();
     for (size_t i = 0; json && i < node->count; i++) {
-        json_t *item = tree_json(&node->items[i]);
+        json_t *item = ebb_options_tree_json(&node->items[i]);
         int failed = node->kind == EBB_YAML_MAP
                          ? json_object_set_new(json, node->items[i].key, item)
                          : json_array_append_new(json, item);
@@ -965,6 +1026,18 @@ static json_t *tree_json(const struct ebb_yaml *node)
             json_decref(json);
             json = NULL;
         }
+    }
+    return json;
+}
+
+static json_t *texts_json(const struct ebb_yaml *node)
+{
+    if (node->kind == EBB_YAML_SCALAR) return json_string(node->text);
+    json_t *json = json_array();
+    for (size_t i = 0; json && i < node->count; i++) {
+        if (json_array_append_new(json, json_string(node->items[i].text)) == 0) continue;
+        json_decref(json);
+        json = NULL;
     }
     return json;
 }
@@ -1003,9 +1076,13 @@ static json_t *field_json(const struct ebb_option *option, const void *field)
         const char *text = *(char *const *)field;
         return text ? json_string(text) : json_null();
     }
+    case EBB_OPTION_TEXTS: {
+        const struct ebb_yaml *texts = *(struct ebb_yaml *const *)field;
+        return texts ? texts_json(texts) : json_null();
+    }
     case EBB_OPTION_YAML: {
         const struct ebb_yaml *tree = *(struct ebb_yaml *const *)field;
-        return tree ? tree_json(tree) : json_null();
+        return tree ? ebb_options_tree_json(tree) : json_null();
     }
     case EBB_OPTION_TYPE_COUNT:
         break;

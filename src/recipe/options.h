@@ -32,6 +32,7 @@ extern "C" {
     X(CHOICE, "choice", int)                 /* index in `choices` */                              \
     X(STRING, "text", char *)                                                                      \
     X(LIST, "list of names", char *) /* names joined by commas */                                  \
+    X(TEXTS, "text, or list of texts", struct ebb_yaml *) /* a scalar or a list of them */         \
     X(YAML, "mapping or list", struct ebb_yaml *)
 
 enum ebb_option_type {
@@ -156,6 +157,10 @@ const char *ebb_options_path(const struct ebb_options *options);
 const char *ebb_options_where(struct ebb_options *options, const char *key);
 /* All values of the command's keys as a JSON object; the caller owns it. NULL after a failure. */
 json_t *ebb_options_json(const struct ebb_options *options);
+
+/* A tree as JSON: plain true, false, null and numbers are those values, all else is text. The
+ * caller owns it; NULL: no memory. */
+json_t *ebb_options_tree_json(const struct ebb_yaml *node);
 
 /* recipe/options_rules.c; called by ebb_options_check. */
 enum ebb_status ebb_rules_check(struct ebb_options *options, const struct ebb_config *config,

@@ -7,8 +7,12 @@
 #include <math.h>
 #include <string.h>
 
+#include "data/dataset.h"
+#include "data/packing.h"
 #include "optim/schedule.h"
+#include "recipe/chat.h"
 #include "recipe/options_int.h"
+#include "recipe/sources.h"
 
 typedef bool (*idle_fn)(const struct ebb_config *config);
 
@@ -149,10 +153,51 @@ static bool encoding(const struct ebb_config *config)
 {
     return !config->decode && !config->skip_special_tokens;
 }
+/* Items of datasets have formats of their own. */
 static bool other_format(const struct ebb_config *config)
 {
     return strcmp(config->dataset_format, "auto") != 0 &&
-           strcmp(config->dataset_format, "text") != 0;
+           strcmp(config->dataset_format, "text") != 0 && !config->datasets;
+}
+static bool two_datas(const struct ebb_config *config)
+{
+    return config->dataset_name && config->datasets;
+}
+static bool no_packing(const struct ebb_config *config)
+{
+    return !config->packing;
+}
+static bool packed(const struct ebb_config *config)
+{
+    return config->packing && config->group_by_length;
+}
+static bool splitting(const struct ebb_config *config)
+{
+    return config->packing && config->packing_strategy != EBB_PACKING_BFD;
+}
+static bool no_truncation(const struct ebb_config *config)
+{
+    return config->overlong != EBB_OVERLONG_TRUNCATE;
+}
+static bool whole_chats(const struct ebb_config *config)
+{
+    return config->assistant_only_loss == EBB_FALSE && config->last_turn_only_loss;
+}
+static bool chosen_records(const struct ebb_config *config)
+{
+    return config->records != NULL;
+}
+static bool packed_pairs(const struct ebb_config *config)
+{
+    return config->recipe == EBB_RECIPE_KEY_DPO;
+}
+static bool as_json(const struct ebb_config *config)
+{
+    return config->json;
+}
+static bool no_eval_prompts(const struct ebb_config *config)
+{
+    return config->eval_prompts == NULL;
 }
 static bool resumed(const struct ebb_config *config)
 {
@@ -161,10 +206,13 @@ static bool resumed(const struct ebb_config *config)
 
 #define SFT      (1u << EBB_COMMAND_SFT)
 #define PLAN     (1u << EBB_COMMAND_PLAN)
+#define DATA     (1u << EBB_COMMAND_DATA)
 #define EVAL     (1u << EBB_COMMAND_EVAL)
 #define GENERATE (1u << EBB_COMMAND_GENERATE)
+#define CHAT     (1u << EBB_COMMAND_CHAT)
 #define TOKENIZE (1u << EBB_COMMAND_TOKENIZE)
 #define TRAIN    (SFT | PLAN)
+#define READ     (SFT | PLAN | EVAL | DATA)
 
 static const struct rule rules[] = {
     {"lora_r lora_alpha lora_dropout lora_target_modules use_rslora", TRAIN, false, has_adapter,
@@ -229,16 +277,42 @@ static const struct rule rules[] = {
      "memory_budget: 80%, or remove it"},
     {"dataset_train_split", EVAL, true, other_eval_data, "eval_dataset dataset_test_split",
      "has no effect beside eval_dataset or dataset_test_split", "keep one of them"},
-    {"dataset_text_field", TRAIN | EVAL, false, other_format, "dataset_format",
+    {"dataset_text_field", READ, false, other_format, "dataset_format",
      "has no effect with this dataset_format", "dataset_format: text, or remove it"},
+    {"datasets", READ, false, two_datas, "dataset_name",
+     "contradicts dataset_name: both say what the data is",
+     "dataset_name for one data set, or all of them as items of datasets"},
+    {"packing_strategy", TRAIN | DATA, false, no_packing, "packing",
+     "has no effect without packing", "packing: true, or remove it"},
+    {"group_by_length", TRAIN | DATA, false, packed, "packing",
+     "has no effect with packing: rows are equally full already", "keep one of them"},
+    {"packing packing_strategy group_by_length", DATA, true, packed_pairs, "recipe",
+     "has no effect with recipe: dpo, which lays no samples into rows", "remove it"},
+    {"overlong", TRAIN | DATA, false, splitting, "packing packing_strategy",
+     "has no effect with this packing_strategy, which splits samples above max_length",
+     "packing_strategy: bfd, or remove it"},
+    {"truncation_side", TRAIN | DATA, false, splitting, "packing packing_strategy",
+     "has no effect with this packing_strategy, which cuts nothing off",
+     "packing_strategy: bfd with overlong: truncate, or remove it"},
+    {"truncation_side", READ, false, no_truncation, "overlong",
+     "has no effect without overlong: truncate: nothing is cut",
+     "overlong: truncate, or remove it"},
+    {"last_turn_only_loss", READ, false, whole_chats, "assistant_only_loss",
+     "contradicts assistant_only_loss: false, which trains whole conversations",
+     "keep one of them"},
+    {"show_samples", DATA, false, chosen_records, "records",
+     "has no effect beside records, which names what is shown", "keep one of them"},
+    {"color", DATA, false, as_json, "json", "has no effect with json", "remove it"},
     {"overwrite_output_dir", SFT, false, resumed, "resume_from_checkpoint",
      "would remove the checkpoint that resume_from_checkpoint asks for", "keep one of them"},
-    {"top_p", GENERATE, false, greedy_top_p, "temperature", "has no effect with temperature: 0",
+    {"top_p", GENERATE | CHAT, false, greedy_top_p, "temperature",
+     "has no effect with temperature: 0", "temperature: 1, or remove it"},
+    {"top_k", GENERATE | CHAT, false, greedy_top_k, "temperature",
+     "has no effect with temperature: 0", "temperature: 1, or remove it"},
+    {"seed", GENERATE | CHAT, true, greedy, "temperature", "has no effect with temperature: 0",
      "temperature: 1, or remove it"},
-    {"top_k", GENERATE, false, greedy_top_k, "temperature", "has no effect with temperature: 0",
-     "temperature: 1, or remove it"},
-    {"seed", GENERATE, true, greedy, "temperature", "has no effect with temperature: 0",
-     "temperature: 1, or remove it"},
+    {"eval_max_new_tokens", TRAIN, false, no_eval_prompts, "eval_prompts",
+     "has no effect without eval_prompts", "eval_prompts, or remove it"},
     {"add_special_tokens", TOKENIZE, false, decoding, "decode", "has no effect with decode",
      "keep one of them"},
     {"skip_special_tokens", TOKENIZE, false, encoding, "decode", "has no effect without decode",
@@ -370,6 +444,25 @@ static enum ebb_status check_activations(struct ebb_options *options,
     return EBB_OK;
 }
 
+/* Data sets are there, and what is written as a tree makes sense. */
+static enum ebb_status check_data(struct ebb_options *options, const struct ebb_config *config,
+                                  struct ebb_ctx *ctx)
+{
+    enum ebb_command command = options->command;
+    struct ebb_sources sources = {0};
+    if (!(READ & 1u << command)) return EBB_OK;
+    bool wanted = command == EBB_COMMAND_SFT || command == EBB_COMMAND_DATA;
+    if (wanted && !config->dataset_name && !config->datasets)
+        return EBB_FAIL(ctx, EBB_BAD_CONFIG,
+                        "'ebb %s' needs 'dataset_name'\nwhere: %s\nusage: ebb %s %s\nhelp:  ebb "
+                        "help dataset_name",
+                        ebb_command_name(command), options->path ? options->path : "command line",
+                        ebb_command_name(command), ebb_command_usage(command));
+    enum ebb_status status = ebb_sources_create(ctx, options, config, EBB_SHARE_TRAIN, &sources);
+    ebb_sources_free(ctx, &sources);
+    return status == EBB_OK ? ebb_chat_check(ctx, options, config) : status;
+}
+
 static enum ebb_status check_evaluation(struct ebb_options *options,
                                         const struct ebb_config *config, struct ebb_ctx *ctx)
 {
@@ -425,5 +518,6 @@ enum ebb_status ebb_rules_check(struct ebb_options *options, const struct ebb_co
             EBB_TRY(check_rule(options, &rules[i], ctx));
     EBB_TRY(check_activations(options, config, ctx));
     EBB_TRY(check_offloading(options, config, ctx));
+    EBB_TRY(check_data(options, config, ctx));
     return check_evaluation(options, config, ctx);
 }

@@ -7,28 +7,33 @@
 
 #define SFT      (1u << EBB_COMMAND_SFT)
 #define PLAN     (1u << EBB_COMMAND_PLAN)
+#define DATA     (1u << EBB_COMMAND_DATA)
 #define EVAL     (1u << EBB_COMMAND_EVAL)
 #define GENERATE (1u << EBB_COMMAND_GENERATE)
 #define MERGE    (1u << EBB_COMMAND_MERGE)
 #define INIT     (1u << EBB_COMMAND_INIT)
 #define TOKENIZE (1u << EBB_COMMAND_TOKENIZE)
+#define CHAT     (1u << EBB_COMMAND_CHAT)
 #define TRAIN    (SFT | PLAN)
-#define RUN      (SFT | PLAN | EVAL | GENERATE)
+#define RUN      (SFT | PLAN | EVAL | GENERATE | CHAT)
+#define READ     (SFT | PLAN | EVAL | DATA) /* reads a data set */
 
 #define KEY(name) .key = #name, .offset = offsetof(struct ebb_config, name)
 
 static const struct ebb_option table[] = {
     /* ---- model ------------------------------------------------------------------------------- */
     {KEY(model_name_or_path), .group = EBB_GROUP_MODEL, .type = EBB_OPTION_STRING,
-     .commands = RUN | MERGE | TOKENIZE, .required = SFT | PLAN | TOKENIZE,
+     .commands = RUN | MERGE | TOKENIZE | DATA, .required = SFT | PLAN | TOKENIZE,
      .aliases = "model model_name base_model base_model_name_or_path "
                 "pretrained_model_name_or_path checkpointer.checkpoint_dir",
      .help = "The model: a directory with config.json, safetensors and tokenizer.json as "
              "transformers saves them, or a Hub id that is in the local Hugging Face cache. "
              "Where it names a directory with an adapter, the adapter's base model is loaded and "
-             "the adapter on top. 'ebb tokenize' reads its tokenizer files only."},
+             "the adapter on top. 'ebb tokenize' reads its tokenizer files only, 'ebb data' also "
+             "config.json and the chat template."},
     {KEY(adapter_name_or_path), .group = EBB_GROUP_MODEL, .type = EBB_OPTION_STRING,
-     .commands = RUN | MERGE, .aliases = "adapter_path lora_model_dir peft_model_name_or_path",
+     .commands = RUN | MERGE | DATA,
+     .aliases = "adapter_path lora_model_dir peft_model_name_or_path",
      .help = "A directory with a LoRA adapter in PEFT's format. Training goes on from it with "
              "its rank and targets; evaluation and generation apply it; 'ebb merge' folds it "
              "into the weights."},
@@ -68,13 +73,20 @@ static const struct ebb_option table[] = {
      .help = "Leaves special tokens out of decoded text. false shows them."},
 
     /* ---- data -------------------------------------------------------------------------------- */
-    {KEY(dataset_name), .group = EBB_GROUP_DATA, .type = EBB_OPTION_STRING,
-     .commands = TRAIN | EVAL, .required = SFT,
+    {KEY(dataset_name), .group = EBB_GROUP_DATA, .type = EBB_OPTION_STRING, .commands = READ,
      .aliases = "dataset data_path train_file dataset_path dataset.source dataset.data_files",
-     .help = "The data: a JSON or JSON lines file, or a directory of them. 'ebb plan' works "
-             "without: it then takes max_length and the batch size as they are."},
-    {KEY(dataset_train_split), .group = EBB_GROUP_DATA, .type = EBB_OPTION_STRING,
-     .commands = TRAIN | EVAL, .text = "train", .aliases = "dataset.split split",
+     .help = "The data: a JSON, JSON lines, CSV or TSV file (also .gz and .zst), or a directory of "
+             "them. 'ebb plan' works without: it then takes max_length and the batch size as they "
+             "are. docs/DATA.md says what files and records may look like."},
+    {KEY(datasets), .group = EBB_GROUP_DATA, .type = EBB_OPTION_YAML, .commands = READ,
+     .help = "Several data sets as one, instead of dataset_name: a list of paths, or of mappings "
+             "with path and, where wanted, split, format, text_field, columns, roles and weight. "
+             "What an item does not say is as dataset_train_split, dataset_format, "
+             "dataset_text_field, dataset_columns and dataset_roles have it. weight says how "
+             "often an epoch has each sample: [{path: a.jsonl}, {path: b.jsonl, format: alpaca, "
+             "weight: 2.5}]."},
+    {KEY(dataset_train_split), .group = EBB_GROUP_DATA, .type = EBB_OPTION_STRING, .commands = READ,
+     .text = "train", .aliases = "dataset.split split",
      .help = "Which part of the data set is trained on: a split's name, or a slice such as "
              "train[:90%] or train[100:200]. 'ebb eval' measures it where no validation data is "
              "named."},
@@ -87,49 +99,125 @@ static const struct ebb_option table[] = {
      .commands = TRAIN | EVAL, .aliases = "dataset_val.split eval_split",
      .help = "Which part of eval_dataset (or, without it, of dataset_name) is for validation: a "
              "split's name or a slice, such as test or train[90%:]."},
-    {KEY(validation_split), .group = EBB_GROUP_DATA, .type = EBB_OPTION_FLOAT,
-     .commands = TRAIN | EVAL, .text = "0", .low = 0, .high = 0.9, .unit = "share of the records",
+    {KEY(validation_split), .group = EBB_GROUP_DATA, .type = EBB_OPTION_FLOAT, .commands = READ,
+     .text = "0", .low = 0, .high = 0.9, .unit = "share of the records",
      .aliases = "val_set_size val_size",
      .help = "Keeps the last share of the records of dataset_name for validation, in whole "
              "percents: 0.1 trains on the first 90 % and validates on the rest, which is also "
              "what 'ebb eval' then measures. 0: none."},
-    {KEY(dataset_format), .group = EBB_GROUP_DATA, .type = EBB_OPTION_STRING,
-     .commands = TRAIN | EVAL, .text = "auto", .aliases = "dataset_type",
-     .help = "What a record's keys mean: text, prompt_completion or alpaca. auto: by the keys of "
-             "the first record."},
-    {KEY(dataset_text_field), .group = EBB_GROUP_DATA, .type = EBB_OPTION_STRING,
-     .commands = TRAIN | EVAL, .text = "text", .aliases = "text_field text_column dataset.column",
+    {KEY(dataset_format), .group = EBB_GROUP_DATA, .type = EBB_OPTION_STRING, .commands = READ,
+     .text = "auto", .aliases = "dataset_type",
+     .help = "What a record's keys mean: messages, sharegpt, preference, unpaired, "
+             "prompt_completion, alpaca, alpaca_chat, tokenized or text. auto: by the keys of the "
+             "first record (alpaca_chat, which has alpaca's keys and is rendered by the chat "
+             "template, only by name)."},
+    {KEY(dataset_text_field), .group = EBB_GROUP_DATA, .type = EBB_OPTION_STRING, .commands = READ,
+     .text = "text", .aliases = "text_field text_column dataset.column",
      .help = "The key that holds the text in records of format text."},
-    {KEY(dataset_max_samples), .group = EBB_GROUP_DATA, .type = EBB_OPTION_INT,
-     .commands = TRAIN | EVAL, .text = "0", .low = 0, .high = 1e12, .unit = "records",
+    {KEY(dataset_columns), .group = EBB_GROUP_DATA, .type = EBB_OPTION_YAML, .commands = READ,
+     .aliases = "dataset.column_map",
+     .help = "Other names of a format's keys: with {prompt: question, completion: answer} a "
+             "record's key question is read as prompt and answer as completion. Works inside "
+             "messages too: {role: speaker, content: text}."},
+    {KEY(dataset_roles), .group = EBB_GROUP_DATA, .type = EBB_OPTION_YAML, .commands = READ,
+     .help = "Other names of the roles in messages: {user: customer, assistant: [agent, bot]}."},
+    {KEY(dataset_max_samples), .group = EBB_GROUP_DATA, .type = EBB_OPTION_INT, .commands = READ,
+     .text = "0", .low = 0, .high = 1e12, .unit = "records",
      .aliases = "max_samples max_train_samples",
      .help =
          "Takes only the first so many records of each data set: for trying things out. 0: all."},
-    {KEY(max_length), .group = EBB_GROUP_DATA, .type = EBB_OPTION_INT, .commands = TRAIN | EVAL,
+    {KEY(max_bad_records), .group = EBB_GROUP_DATA, .type = EBB_OPTION_INT, .commands = READ,
+     .text = "0", .low = 0, .high = 1e12, .unit = "records",
+     .help = "So many records that cannot be used (broken JSON, a key missing, a chat that the "
+             "template refuses) are left out with a warning before one more stops the run. 'ebb "
+             "data' shows why each was refused. 0: the first one stops the run."},
+    {KEY(dataset_cache), .group = EBB_GROUP_DATA, .type = EBB_OPTION_STRING, .commands = READ,
+     .text = "auto", .aliases = "dataset_prepared_path",
+     .help = "Where tokenized data sets are kept, so that the next run with the same files and "
+             "keys need not tokenize again: a directory, or false for nowhere. auto: "
+             "ebb/datasets in $XDG_CACHE_HOME, which is ~/.cache where it is not set."},
+    {KEY(max_length), .group = EBB_GROUP_DATA, .type = EBB_OPTION_INT, .commands = READ | CHAT,
      .text = "auto", .automatic = true, .low = 2, .high = 1e8, .unit = "tokens",
      .aliases = "max_seq_length max_seq_len seq_length seq_len sequence_len sequence_length "
                 "cutoff_len model_max_length block_size tokenizer.max_seq_len",
      .help = "The longest sample in tokens, and the size of a bin with packing. auto: the "
-             "longest sample there is, as long as the model takes it. A longer sample stops the "
-             "run unless overlong says otherwise: nothing is cut silently."},
-    {KEY(overlong), .group = EBB_GROUP_DATA, .type = EBB_OPTION_CHOICE, .commands = TRAIN | EVAL,
-     .text = "error", .choices = "error|drop|truncate", .aliases = "excess_length_strategy",
+             "longest sample there is, at most what the model has positions for. A longer sample "
+             "stops the run unless overlong or packing_strategy says otherwise: nothing is cut "
+             "silently. In 'ebb chat' the room for the whole conversation; auto: as much as the "
+             "model takes and memory allows."},
+    {KEY(overlong), .group = EBB_GROUP_DATA, .type = EBB_OPTION_CHOICE, .commands = READ,
+     .text = "error", .choices = "error=raise|drop|truncate", .aliases = "excess_length_strategy",
      .help = "What happens to samples above max_length: error stops before training and names "
-             "the first, drop leaves them out, truncate keeps their first max_length tokens. "
-             "Both say how many there were."},
-    {KEY(packing), .group = EBB_GROUP_DATA, .type = EBB_OPTION_BOOL, .commands = TRAIN,
+             "the first, drop leaves them out, truncate keeps max_length of their tokens "
+             "(truncation_side says which). Both say how many there were."},
+    {KEY(truncation_side), .group = EBB_GROUP_DATA, .type = EBB_OPTION_CHOICE, .commands = READ,
+     .text = "right", .choices = "right|left",
+     .aliases = "truncation_type tokenizer.truncation_type",
+     .help = "Which end overlong: truncate cuts off. right keeps a sample's beginning and loses "
+             "its end with EOS, left keeps its end."},
+    {KEY(packing), .group = EBB_GROUP_DATA, .type = EBB_OPTION_BOOL, .commands = TRAIN | DATA,
      .text = "false", .aliases = "sample_packing pack dataset.packed",
      .help = "Puts several samples into one row of max_length tokens. They never see each other: "
              "attention and labels stop at each boundary, and positions begin again. Worth it "
              "where samples are much shorter than the row."},
+    {KEY(packing_strategy), .group = EBB_GROUP_DATA, .type = EBB_OPTION_CHOICE,
+     .commands = TRAIN | DATA, .text = "bfd", .choices = "bfd|bfd_split|wrapped",
+     .help = "How packing fills rows. bfd: whole samples, from the longest down, each into the "
+             "fullest row that has room. bfd_split: samples above max_length are split into rows "
+             "of their own and a rest first, so that no token is lost. wrapped: samples end to "
+             "end in their order, cut every max_length tokens. Pieces of a sample do not see each "
+             "other. 'ebb data' shows how full the rows get with each."},
     {KEY(shuffle), .group = EBB_GROUP_DATA, .type = EBB_OPTION_BOOL, .commands = SFT,
      .text = "true", .aliases = "shuffle_dataset",
      .help = "A new order of the samples in each epoch, made from the seed. false: as they stand "
              "in the files."},
+    {KEY(group_by_length), .group = EBB_GROUP_DATA, .type = EBB_OPTION_BOOL,
+     .commands = TRAIN | DATA, .text = "false",
+     .help = "Puts samples of about the same length into one micro-batch: the order stays random "
+             "in the large, and micro-batches get more alike in themselves and less alike one to "
+             "another. The longest sample comes first, so that what does not fit shows at once."},
     {KEY(completion_only_loss), .group = EBB_GROUP_DATA, .type = EBB_OPTION_AUTO_BOOL,
-     .commands = TRAIN | EVAL, .text = "auto",
+     .commands = READ, .text = "auto",
      .help =
          "Whether only completions are trained, not prompts. auto: where the format has prompts."},
+    {KEY(assistant_only_loss), .group = EBB_GROUP_DATA, .type = EBB_OPTION_AUTO_BOOL,
+     .commands = READ, .text = "auto",
+     .help = "Whether of a chat only what the assistant says is trained, with the token that ends "
+             "its turn. auto: yes. false trains the whole conversation. A message's train: false "
+             "takes that one out."},
+    {KEY(last_turn_only_loss), .group = EBB_GROUP_DATA, .type = EBB_OPTION_BOOL, .commands = READ,
+     .text = "false", .aliases = "mask_history",
+     .help = "Of the assistant's turns only the last one is trained."},
+    {KEY(chat_template), .group = EBB_GROUP_DATA, .type = EBB_OPTION_STRING,
+     .commands = READ | CHAT,
+     .text = "auto", .aliases = "chat_template_path",
+     .help = "How a chat becomes text. auto: the model's own template. Or one that Ebb carries: "
+             "alpaca, chatml, llama2, llama3 or zephyr ('ebb configs' lists them). Or a file "
+             "(.jinja, or .json with the key chat_template), or the directory of another model; "
+             "./llama3 is a directory of that name. A run writes the template that was named "
+             "here beside its result as chat_template.jinja."},
+    {KEY(chat_template_kwargs), .group = EBB_GROUP_DATA, .type = EBB_OPTION_YAML,
+     .commands = READ | CHAT,
+     .help = "Variables for the chat template, such as {enable_thinking: false}. true, false, null "
+             "and numbers are what they look like; quoted they are text."},
+
+    /* ---- data: what is shown ----------------------------------------------------------------- */
+    {KEY(recipe), .group = EBB_GROUP_DATA, .type = EBB_OPTION_CHOICE, .commands = DATA,
+     .text = "sft", .choices = "sft|dpo",
+     .help = "What the data is for. sft shows what 'ebb sft' would train on; dpo shows preference "
+             "pairs with both sides, or answers with a verdict."},
+    {KEY(show_samples), .group = EBB_GROUP_DATA, .type = EBB_OPTION_INT, .commands = DATA,
+     .text = "3", .low = 0, .high = 1e6, .unit = "samples", .aliases = "samples",
+     .help = "How many samples are shown, spread over the set: text with special tokens, and "
+             "marked what is trained. A character that several tokens make up is shown with the "
+             "last of them. Control characters are written as \\x1b."},
+    {KEY(records), .group = EBB_GROUP_DATA, .type = EBB_OPTION_LIST, .commands = DATA,
+     .help = "Which records are shown instead, by their numbers in the file: 1,5. With several "
+             "data sets: those records of each."},
+    {KEY(color), .group = EBB_GROUP_DATA, .type = EBB_OPTION_CHOICE, .commands = DATA,
+     .text = "auto", .choices = "auto|always|never", .aliases = "colour",
+     .help = "How what is trained is marked: with colour, or with the brackets ⟦ and ⟧ around "
+             "it. auto: colour on a terminal, unless NO_COLOR is set."},
 
     /* ---- training ---------------------------------------------------------------------------- */
     {KEY(output_dir), .group = EBB_GROUP_TRAINING, .type = EBB_OPTION_STRING,
@@ -143,7 +231,7 @@ static const struct ebb_option table[] = {
      .help = "Removes checkpoints, metrics and results of an earlier run in output_dir before "
              "starting."},
     {KEY(per_device_train_batch_size), .group = EBB_GROUP_TRAINING, .type = EBB_OPTION_INT,
-     .commands = TRAIN, .text = "1", .low = 1, .high = 65536, .unit = "samples",
+     .commands = TRAIN | DATA, .text = "1", .low = 1, .high = 65536, .unit = "samples",
      .aliases = "batch_size micro_batch_size train_batch_size train_micro_batch_size_per_gpu "
                 "per_gpu_train_batch_size",
      .help = "Samples (with packing: rows) of one micro-batch. More use the machine better and "
@@ -170,7 +258,8 @@ static const struct ebb_option table[] = {
      .help = "Ends the run after so many optimizer steps instead of after num_train_epochs. 0 or "
              "-1: by epochs."},
     {KEY(seed), .group = EBB_GROUP_TRAINING, .type = EBB_OPTION_INT,
-     .commands = SFT | GENERATE | INIT, .text = "42", .low = 0, .high = 9007199254740991.0,
+     .commands = SFT | GENERATE | CHAT | INIT | DATA, .text = "42", .low = 0,
+     .high = 9007199254740991.0,
      .aliases = "random_seed data_seed",
      .help = "Decides the order of the data, starts of adapters and weights, dropout and "
              "sampling. The same seed gives the same run, bit for bit, on the same machine."},
@@ -348,6 +437,16 @@ static const struct ebb_option table[] = {
      .help = "Goes on from a checkpoint: true takes the newest whole one in output_dir, a path "
              "that one. Weights, optimizer, data order and numerics are taken from it, so that "
              "the result is that of an uninterrupted run."},
+    {KEY(eval_prompts), .group = EBB_GROUP_EVALUATION, .type = EBB_OPTION_TEXTS, .commands = TRAIN,
+     .help = "Prompts that the model answers before the first step, at each evaluation and at the "
+             "end, by the likeliest token each: printed, and kept in metrics.jsonl. A list of "
+             "texts, or a file: JSON lines (.jsonl) with 'messages' or 'prompt', otherwise one "
+             "prompt a line. Messages go through the chat template, without a last one of the "
+             "assistant; so do texts where the data is chats. Other texts are continued. The "
+             "training is the same, bit for bit, as without."},
+    {KEY(eval_max_new_tokens), .group = EBB_GROUP_EVALUATION, .type = EBB_OPTION_INT,
+     .commands = TRAIN, .text = "64", .low = 1, .high = 1e6, .unit = "tokens",
+     .help = "How long an answer to eval_prompts may be."},
 
     /* ---- generation -------------------------------------------------------------------------- */
     {KEY(prompt), .group = EBB_GROUP_GENERATION, .type = EBB_OPTION_STRING, .commands = GENERATE,
@@ -357,22 +456,36 @@ static const struct ebb_option table[] = {
      .help =
          "Takes each line of standard input as a prompt of its own, instead of all of it as one."},
     {KEY(max_new_tokens), .group = EBB_GROUP_GENERATION, .type = EBB_OPTION_INT,
-     .commands = GENERATE, .text = "128", .low = 1, .high = 1e7, .unit = "tokens",
-     .help = "Stops after so many tokens, if no end of text comes first."},
+     .commands = GENERATE | CHAT, .text = "auto", .automatic = true, .low = 1, .high = 1e7,
+     .unit = "tokens",
+     .help = "Stops after so many tokens, if no end of text comes first. auto: 128 in 'ebb "
+             "generate', as many as there is room for in 'ebb chat'."},
     {KEY(temperature), .group = EBB_GROUP_GENERATION, .type = EBB_OPTION_FLOAT,
-     .commands = GENERATE, .text = "0", .low = 0, .high = 100,
+     .commands = GENERATE | CHAT, .text = "0", .low = 0, .high = 100,
      .help = "0 always takes the likeliest token. Above it tokens are drawn at random; lower is "
              "closer to the likeliest, 1 is the model's own distribution."},
-    {KEY(top_p), .group = EBB_GROUP_GENERATION, .type = EBB_OPTION_FLOAT, .commands = GENERATE,
-     .text = "1", .low = 0, .above = true, .high = 1,
+    {KEY(top_p), .group = EBB_GROUP_GENERATION, .type = EBB_OPTION_FLOAT,
+     .commands = GENERATE | CHAT, .text = "1", .low = 0, .above = true, .high = 1,
      .help =
          "Draws only from the likeliest tokens that together have this probability. 1: from all."},
-    {KEY(top_k), .group = EBB_GROUP_GENERATION, .type = EBB_OPTION_INT, .commands = GENERATE,
+    {KEY(top_k), .group = EBB_GROUP_GENERATION, .type = EBB_OPTION_INT, .commands = GENERATE | CHAT,
      .text = "0", .low = 0, .high = 1e7, .unit = "tokens",
      .help = "Draws only from the so many likeliest tokens. 0: from all."},
     {KEY(repetition_penalty), .group = EBB_GROUP_GENERATION, .type = EBB_OPTION_FLOAT,
-     .commands = GENERATE, .text = "1", .low = 0, .above = true, .high = 100,
+     .commands = GENERATE | CHAT, .text = "1", .low = 0, .above = true, .high = 100,
      .help = "Above 1 makes tokens that already occurred less likely. 1: off."},
+    {KEY(stop), .group = EBB_GROUP_GENERATION, .type = EBB_OPTION_TEXTS,
+     .commands = GENERATE | CHAT, .aliases = "stop_strings stop_sequences",
+     .help = "Ends before this text, or before the first of several, and does not print it: "
+             "stop='User:' or stop='[\"\\n\\n\", \"###\"]'."},
+    {KEY(system_prompt), .group = EBB_GROUP_GENERATION, .type = EBB_OPTION_STRING, .commands = CHAT,
+     .aliases = "system",
+     .help = "The system message that stands before the conversation. Without it there is none, "
+             "but for what the template itself writes."},
+    {KEY(verbose), .group = EBB_GROUP_GENERATION, .type = EBB_OPTION_BOOL, .commands = CHAT,
+     .text = "false",
+     .help = "Says after each answer how many tokens were read, found in the cache and made, and "
+             "how fast."},
 
     /* ---- machine and output ------------------------------------------------------------------ */
     {KEY(device), .group = EBB_GROUP_MACHINE, .type = EBB_OPTION_CHOICE, .commands = RUN,
@@ -384,7 +497,7 @@ static const struct ebb_option table[] = {
              "run depend on it in the last bits, so it is part of what a resumed run takes from "
              "its checkpoint."},
     {KEY(json), .group = EBB_GROUP_MACHINE, .type = EBB_OPTION_BOOL,
-     .commands = PLAN | EVAL | TOKENIZE, .text = "false",
+     .commands = PLAN | DATA | EVAL | TOKENIZE, .text = "false",
      .help = "Prints the result as one JSON object instead of a table. 'ebb tokenize' prints one a "
              "line: ids, pieces (the tokens as tokenizer.json writes them) and offsets (the bytes "
              "of the line, from 0, that each stands for), and with 'decode' reads such objects "
@@ -404,9 +517,12 @@ static const struct ebb_spelling spellings[] = {
     {"model.apply_lora_to_mlp", "lora_target_modules",
      "true=all-linear|false=q_proj,k_proj,v_proj,o_proj", NULL},
     {"bf16", "dtype", "true=bfloat16|false=float32|auto=auto|full=bfloat16", NULL},
-    {"train_on_inputs", "completion_only_loss", "true=false|false=true", NULL},
-    {"train_on_prompt", "completion_only_loss", "true=false|false=true", NULL},
-    {"dataset.train_on_input", "completion_only_loss", "true=false|false=true", NULL},
+    {"train_on_inputs", "completion_only_loss", "true=false|false=auto", NULL},
+    {"train_on_prompt", "completion_only_loss", "true=false|false=auto", NULL},
+    {"dataset.train_on_input", "completion_only_loss", "true=false|false=auto", NULL},
+    {"truncation_mode", "truncation_side", "keep_start=right|keep_end=left", NULL},
+    {"train_sampling_strategy", "group_by_length", "group_by_length=true|random=false|sequential=!",
+     "shuffle: false keeps the samples in the order of the files"},
     {"do_sample", "temperature", "true=1|false=0", NULL},
     {"use_cpu", "device", "true=cpu|false=auto", NULL},
     {"no_cuda", "device", "true=cpu|false=auto", NULL},
@@ -435,13 +551,19 @@ static const struct ebb_foreign_key foreign[] = {
      "Ebb trains on plain cross-entropy: leave it out"},
     {"push_to_hub hub_model_id hub_token", true, "false none",
      "Ebb never uploads: the result in output_dir is laid out as the Hub wants it"},
-    {"datasets", true, "none", "name one file or directory of files with dataset_name"},
-    {"chat_template chat_template_path template prompt_template tokenizer.prompt_template", true,
-     "none default",
-     "records become text as they are written: format them before, or use the formats of "
-     "dataset_format"},
-    {"assistant_only_loss train_on_eos mask_history", true, "false none",
-     "completion_only_loss trains completions without prompts"},
+    {"test_datasets", true, "none", "name the validation data with eval_dataset"},
+    {"template prompt_template tokenizer.prompt_template", true, "none default",
+     "name a chat template with chat_template"},
+    {"chat_template_jinja", true, "none",
+     "save the template as a file and name that: chat_template: FILE.jinja"},
+    {"enable_thinking", true, "none", "chat_template_kwargs: {enable_thinking: false}"},
+    {"roles_to_train", true, "none assistant",
+     "what assistants say is trained: leave it out, or assistant_only_loss: false to train whole "
+     "conversations"},
+    {"train_on_eos", true, "turn",
+     "the token that ends a trained turn is always trained: leave it out"},
+    {"eot_tokens default_system_message", true, "none",
+     "a chat template says how turns begin and end: name one with chat_template"},
     {"resize_token_embeddings resize_vocab resize_token_embeddings_to_32x", true, "false",
      "the model's vocabulary stays as it is"},
     {"deterministic cudnn_deterministic_mode full_determinism", false, "",
@@ -452,16 +574,19 @@ static const struct ebb_foreign_key foreign[] = {
      "Ebb always trains on cross-entropy, computed in chunks of the labels"},
     {"flash_attention flash_attn attn_implementation sdp_attention xformers_attention padding_free",
      false, "", "attention never stores its scores, and padding is never computed"},
-    {"pad_to_multiple_of pad_to_sequence_len eval_packing group_by_length length_column_name",
-     false, "", "Ebb lays samples end to end without padding"},
-    {"packing_strategy packing_efficiency_threshold neat_packing sample_packing_eff_est", false, "",
-     "packing puts whole samples into rows, first-fit from the longest down; none is cut"},
+    {"pad_to_multiple_of pad_to_sequence_len eval_packing length_column_name", false, "",
+     "Ebb lays samples end to end without padding"},
+    {"packing_efficiency_threshold neat_packing sample_packing_eff_est dataset.split_across_pack",
+     false, "",
+     "packed samples never see each other, and packing_strategy says how rows are filled"},
     {"dataloader_num_workers dataloader_pin_memory dataloader_prefetch_factor "
      "dataloader_drop_last dataloader_persistent_workers dataset_num_proc dataset_processes "
-     "preprocessing_num_workers dataset_batch_size collate_fn dataset_prepared_path "
-     "overwrite_cache remove_unused_columns dataset_kwargs",
+     "preprocessing_num_workers dataset_batch_size collate_fn remove_unused_columns dataset_kwargs",
      false, "",
      "the whole data set is tokenized before step 1, and its last, smaller batch is trained too"},
+    {"overwrite_cache", false, "",
+     "a tokenized data set is taken from dataset_cache only where nothing that made it has "
+     "changed"},
     {"gradient_checkpointing_kwargs ac_mode ac_option selective_ac_option", false, "",
      "Ebb recomputes what the plan says; 'activations' chooses by hand"},
     {"use_pin_memory pin_memory", false, "",
@@ -479,7 +604,7 @@ static const struct ebb_foreign_key foreign[] = {
      "there is nothing to compile: a step is planned before the run"},
     {"report_to use_wandb wandb_project wandb_run_name wandb_entity run_name use_tensorboard "
      "metric_logger plot_loss metric_logger. logging_dir project trackio_space_id wandb_watch "
-     "eval_table_size eval_max_new_tokens",
+     "eval_table_size",
      false, "", "metrics go to output_dir/metrics.jsonl, one JSON object a step"},
     {"log_level log_peak_memory_stats logging_first_step logging_strategy disable_tqdm "
      "include_tokens_per_second include_num_input_tokens_seen skip_memory_metrics log_on_each_node",
@@ -521,8 +646,10 @@ static const struct ebb_foreign_key foreign[] = {
     {"pad_token", false, "", "padding is never computed, so no pad token is needed"},
     {"dataset_streaming streaming buffer_size", true, "false none",
      "the whole data set is tokenized before step 1"},
-    {"dataset_config dataset_dir interleave_probs mix_strategy", true, "none default",
+    {"dataset_config dataset_dir", true, "none default",
      "dataset_name is the path of one file, or of a directory of files"},
+    {"interleave_probs mix_strategy", true, "none concat",
+     "the weight of each item of datasets says how often its samples are seen"},
     {"eval_delay eval_on_start saves_per_epoch evals_per_epoch", true, "none false 0",
      "eval_strategy with eval_steps and save_strategy with save_steps say when"},
     {"lr_scheduler_kwargs lr_scheduler.num_cycles cosine_min_lr_ratio", true, "none 0 0.5",

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "recipe/survey.h"
 
 static bool holds(struct ebb_ctx *ctx, const char *dir, const char *name, enum ebb_status *status)
 {
@@ -87,6 +88,7 @@ enum ebb_status ebb_setup_model(struct ebb_ctx *ctx, struct ebb_options *options
     setup->ctx = ctx;
     setup->options = options;
     setup->config = config;
+    setup->env = env;
     EBB_TRY(find_dirs(setup, env));
     EBB_TRY(ebb_model_config_load(ctx, setup->model_dir, &setup->model));
     EBB_TRY(ebb_weight_list_create(ctx, setup->model, &setup->weights));
@@ -155,72 +157,171 @@ static int64_t length_limit(struct ebb_setup *setup)
     return setup->config->max_length;
 }
 
-static enum ebb_status load_set(struct ebb_setup *setup, const char *path, const char *split,
+bool ebb_setup_has_data(const struct ebb_config *config)
+{
+    return config->dataset_name || config->datasets;
+}
+
+/* Packing that takes samples of any length. */
+static bool splits_samples(const struct ebb_config *config)
+{
+    return config->packing && config->packing_strategy != EBB_PACKING_BFD;
+}
+
+/* Where tokenized sets are kept; the caller frees. NULL: nowhere. */
+static enum ebb_status find_cache(struct ebb_setup *setup, char **dir)
+{
+    const char *key = setup->config->dataset_cache;
+    const char *home = setup->env->hub.home, *cache = setup->env->cache_home;
+    bool wanted = true;
+    *dir = NULL;
+    if (strcmp(key, "auto") != 0 && !ebb_text_bool(key, &wanted)) {
+        *dir = ebb_mem_strdup(setup->ctx, key);
+        return *dir ? EBB_OK : EBB_NO_MEMORY;
+    }
+    if (!wanted) return EBB_OK;
+    if (cache && cache[0] == '/') /* XDG: what is not absolute is ignored */
+        *dir = ebb_path_join(setup->ctx, cache, "ebb/datasets");
+    else if (home && home[0])
+        *dir = ebb_path_join(setup->ctx, home, ".cache/ebb/datasets");
+    else
+        return EBB_OK;
+    return *dir ? EBB_OK : EBB_NO_MEMORY;
+}
+
+static enum ebb_loss_part loss_part(int key)
+{
+    return key == EBB_AUTO   ? EBB_LOSS_PART_AUTO
+           : key == EBB_TRUE ? EBB_LOSS_PART_TRUE
+                             : EBB_LOSS_PART_FALSE;
+}
+
+static enum ebb_status load_set(struct ebb_setup *setup, const struct ebb_sources *sources,
                                 struct ebb_dataset **dataset)
 {
     const struct ebb_config *config = setup->config;
-    struct ebb_dataset_options options = {.path = path,
-                                          .split = split,
-                                          .format = config->dataset_format,
-                                          .text_field = config->dataset_text_field,
+    char *cache = NULL;
+    EBB_TRY(find_cache(setup, &cache));
+    struct ebb_dataset_options options = {.sources = sources->items,
+                                          .source_count = sources->count,
+                                          .purpose = setup->purpose,
+                                          .chat = setup->chat,
+                                          .chat_kwargs = setup->chat_kwargs,
+                                          .completion_only =
+                                              loss_part(config->completion_only_loss),
+                                          .assistant_only = loss_part(config->assistant_only_loss),
+                                          .last_turn_only = config->last_turn_only_loss,
                                           .max_length = length_limit(setup),
                                           .overlong = (enum ebb_overlong)config->overlong,
-                                          .max_samples = config->dataset_max_samples};
-    options.completion_only = config->completion_only_loss == EBB_AUTO ? EBB_COMPLETION_ONLY_AUTO
-                              : config->completion_only_loss == EBB_TRUE
-                                  ? EBB_COMPLETION_ONLY_TRUE
-                                  : EBB_COMPLETION_ONLY_FALSE;
-    return ebb_dataset_load(setup->ctx, setup->tokenizer, &options, dataset);
+                                          .truncation_side =
+                                              (enum ebb_truncation_side)config->truncation_side,
+                                          .keep_overlong = splits_samples(config),
+                                          .max_samples = config->dataset_max_samples,
+                                          .max_bad_records = config->max_bad_records,
+                                          .seed = (uint64_t)config->seed,
+                                          .cache_dir = cache};
+    enum ebb_status status = ebb_dataset_load(setup->ctx, setup->tokenizer, &options, dataset);
+    ebb_mem_free(setup->ctx, cache);
+    return status;
 }
 
-/* dataset_train_split and its counterpart, as validation_split cuts them; the caller frees both. */
-static enum ebb_status cut_splits(struct ebb_setup *setup, char **train, char **eval)
+/* An adapter that was trained with a template of its own has it beside it. */
+enum ebb_status ebb_setup_chat(struct ebb_setup *setup)
 {
-    const struct ebb_config *config = setup->config;
-    *train = *eval = NULL;
-    if (config->validation_split > 0) {
-        int kept = 100 - (int)lround(config->validation_split * 100);
-        if (strchr(config->dataset_train_split, '['))
-            return EBB_FAIL(setup->ctx, EBB_BAD_CONFIG,
-                            "validation_split cannot cut a slice again\n"
-                            "where: %s\n"
-                            "try:   dataset_test_split with the other slice, without "
-                            "validation_split",
-                            ebb_options_where(setup->options, "dataset_train_split"));
-        *train = ebb_mem_format(setup->ctx, "%s[:%d%%]", config->dataset_train_split, kept);
-        *eval = ebb_mem_format(setup->ctx, "%s[%d%%:]", config->dataset_train_split, kept);
-        return *train && *eval ? EBB_OK : EBB_NO_MEMORY;
+    enum ebb_status status = EBB_OK;
+    if (setup->chat) return EBB_OK;
+    bool beside =
+        setup->adapter_dir && holds(setup->ctx, setup->adapter_dir, "chat_template.jinja", &status);
+    EBB_TRY(status);
+    setup->save_chat = beside || ebb_chat_is_other(setup->config);
+    if (setup->chat_kwargs == NULL)
+        EBB_TRY(ebb_chat_kwargs(setup->ctx, setup->config, &setup->chat_kwargs));
+    return ebb_chat_load(setup->ctx, setup->options, setup->config, setup->env->chat_builtin,
+                         beside ? setup->adapter_dir : setup->model_dir, setup->tokenizer,
+                         &setup->chat);
+}
+
+/* The keys of chat templates have an effect where one of the sets is chats. */
+static enum ebb_status check_chat_keys(struct ebb_setup *setup)
+{
+    static const char *const keys[] = {"chat_template", "chat_template_kwargs"};
+    const struct ebb_dataset *sets[] = {setup->train_set, setup->eval_set};
+    const char *format = NULL;
+    if (setup->config->eval_prompts) return EBB_OK; /* they may be messages */
+    for (int i = 0; i < 2; i++) {
+        if (sets[i] && sets[i]->chat) return EBB_OK;
+        if (sets[i]) format = sets[i]->format;
     }
-    *train = ebb_mem_strdup(setup->ctx, config->dataset_train_split);
-    if (*train == NULL) return EBB_NO_MEMORY;
-    if (config->dataset_test_split == NULL) return EBB_OK;
-    *eval = ebb_mem_strdup(setup->ctx, config->dataset_test_split);
-    return *eval ? EBB_OK : EBB_NO_MEMORY;
+    for (int i = 0; i < 2; i++)
+        if (ebb_options_is_set(setup->options, keys[i]) &&
+            (i == 1 || ebb_chat_is_other(setup->config)))
+            return EBB_FAIL(setup->ctx, EBB_BAD_CONFIG,
+                            "'%s' has no effect: the data has no chats (format %s)\n"
+                            "where: %s\n"
+                            "try:   remove it, or records with 'messages'",
+                            keys[i], format, ebb_options_where(setup->options, keys[i]));
+    return EBB_OK;
+}
+
+/* completion_only_loss: false asks for prompts to be trained, and of whole chats that is another
+ * key's. Axolotl's train_on_inputs: true is both there. */
+static enum ebb_status check_prompts(struct ebb_setup *setup)
+{
+    const struct ebb_dataset *set = setup->train_set ? setup->train_set : setup->eval_set;
+    struct ebb_origin origin = ebb_options_origin(setup->options, "completion_only_loss");
+    if (setup->config->completion_only_loss != EBB_FALSE || !set->chat) return EBB_OK;
+    if (strcmp(set->format, "messages") != 0 && strcmp(set->format, "sharegpt") != 0) return EBB_OK;
+    return EBB_FAIL(setup->ctx, EBB_BAD_CONFIG,
+                    "'%s' has no effect: chats have no prompt beside them (format %s)\n"
+                    "where: %s\n"
+                    "try:   assistant_only_loss: false, which trains whole conversations",
+                    origin.key, set->format,
+                    ebb_options_where(setup->options, "completion_only_loss"));
+}
+
+/* A chat template whose end of a turn is no special token of this tokenizer teaches the model to
+ * talk on. */
+static void warn_of_no_end(struct ebb_setup *setup)
+{
+    const struct ebb_dataset *set = setup->train_set;
+    if (!set->chat || ebb_survey_ended(set, setup->tokenizer) > 0) return;
+    ebb_warn_once(
+        setup->ctx, "no end",
+        "no sample ends with a trained special token, so the model will not learn to "
+        "stop: the chat template ends a turn with something that is no special token of "
+        "this tokenizer ('ebb data' shows samples; chat_template names another template)");
 }
 
 static enum ebb_status load_sets(struct ebb_setup *setup)
 {
+    struct ebb_ctx *ctx = setup->ctx;
     const struct ebb_config *config = setup->config;
-    char *train = NULL, *eval = NULL;
-    enum ebb_status status = cut_splits(setup, &train, &eval);
-    if (status == EBB_OK) status = load_set(setup, config->dataset_name, train, &setup->train_set);
-    if (status == EBB_OK && config->eval_strategy != EBB_STRATEGY_KEY_NO)
-        status = load_set(setup, config->eval_dataset ? config->eval_dataset : config->dataset_name,
-                          eval, &setup->eval_set);
-    ebb_mem_free(setup->ctx, eval);
-    ebb_mem_free(setup->ctx, train);
-    return status;
+    EBB_TRY(ebb_setup_chat(setup));
+    EBB_TRY(
+        ebb_sources_create(ctx, setup->options, config, EBB_SHARE_TRAIN, &setup->train_sources));
+    EBB_TRY(load_set(setup, &setup->train_sources, &setup->train_set));
+    warn_of_no_end(setup);
+    if (config->eval_strategy != EBB_STRATEGY_KEY_NO) {
+        EBB_TRY(
+            ebb_sources_create(ctx, setup->options, config, EBB_SHARE_EVAL, &setup->eval_sources));
+        EBB_TRY(load_set(setup, &setup->eval_sources, &setup->eval_set));
+    }
+    EBB_TRY(check_prompts(setup));
+    return check_chat_keys(setup);
 }
 
+/* max_length: auto is the longest sample; where packing splits samples, the data may hold some that
+ * the model has no positions for. */
 static void settle_length(struct ebb_setup *setup)
 {
     int64_t longest = setup->train_set ? setup->train_set->longest : 0;
     if (setup->eval_set && setup->eval_set->longest > longest) longest = setup->eval_set->longest;
     setup->max_length = setup->config->max_length;
     if (setup->max_length != EBB_AUTO_INT) return;
-    setup->max_length = longest;
-    ebb_log(setup->ctx, EBB_LOG_INFO, "data", "max_length: %lld, the longest sample",
-            (long long)longest);
+    bool split = longest > setup->model->max_positions;
+    setup->max_length = split ? setup->model->max_positions : longest;
+    ebb_log(setup->ctx, EBB_LOG_INFO, "data", "max_length: %lld, %s", (long long)setup->max_length,
+            split ? "what the model has positions for" : "the longest sample");
 }
 
 static void widen(struct ebb_capacity *capacity, const struct ebb_loader *loader)
@@ -232,13 +333,17 @@ static void widen(struct ebb_capacity *capacity, const struct ebb_loader *loader
 }
 
 static enum ebb_status create_loader(struct ebb_setup *setup, const struct ebb_dataset *dataset,
-                                     int64_t batch, bool shuffle, struct ebb_loader **loader)
+                                     int64_t batch, bool train, struct ebb_loader **loader)
 {
-    struct ebb_loader_options options = {.packing = setup->config->packing,
-                                         .shuffle = shuffle,
+    const struct ebb_config *config = setup->config;
+    struct ebb_loader_options options = {.packing = config->packing,
+                                         .strategy =
+                                             (enum ebb_packing_strategy)config->packing_strategy,
+                                         .shuffle = train && config->shuffle,
+                                         .group_by_length = train && config->group_by_length,
                                          .per_device_batch_size = batch,
                                          .max_length = setup->max_length,
-                                         .seed = (uint64_t)setup->config->seed,
+                                         .seed = (uint64_t)config->seed,
                                          .world = 1};
     EBB_TRY(ebb_loader_create(setup->ctx, dataset, &options, loader));
     widen(&setup->request.capacity, *loader);
@@ -277,11 +382,12 @@ enum ebb_status ebb_setup_data(struct ebb_setup *setup)
     const struct ebb_config *config = setup->config;
     setup->eval_batch = config->per_device_eval_batch_size;
     if (setup->eval_batch == EBB_AUTO_INT) setup->eval_batch = config->per_device_train_batch_size;
-    if (config->dataset_name == NULL) return assume_capacity(setup);
+    if (!ebb_setup_has_data(config)) return assume_capacity(setup);
     EBB_TRY(load_sets(setup));
     settle_length(setup);
-    EBB_TRY(create_loader(setup, setup->train_set, config->per_device_train_batch_size,
-                          config->shuffle, &setup->train));
+    if (setup->purpose != EBB_PURPOSE_SFT) return EBB_OK;
+    EBB_TRY(create_loader(setup, setup->train_set, config->per_device_train_batch_size, true,
+                          &setup->train));
     if (setup->eval_set)
         EBB_TRY(create_loader(setup, setup->eval_set, setup->eval_batch, false, &setup->eval));
     return EBB_OK;
@@ -290,21 +396,19 @@ enum ebb_status ebb_setup_data(struct ebb_setup *setup)
 enum ebb_status ebb_setup_eval_data(struct ebb_setup *setup)
 {
     const struct ebb_config *config = setup->config;
-    const char *path = config->eval_dataset ? config->eval_dataset : config->dataset_name;
-    if (path == NULL)
+    if (!config->eval_dataset && !ebb_setup_has_data(config))
         return EBB_FAIL(setup->ctx, EBB_BAD_CONFIG,
                         "'ebb eval' needs 'dataset_name' or 'eval_dataset'\n"
                         "help:  ebb help dataset_name");
     setup->eval_batch =
         config->per_device_eval_batch_size == EBB_AUTO_INT ? 1 : config->per_device_eval_batch_size;
-    char *train = NULL, *eval = NULL;
-    enum ebb_status status = cut_splits(setup, &train, &eval);
-    /* Without a part of its own to measure: what training would take of dataset_name. */
-    const char *split = eval || config->eval_dataset ? eval : train;
-    if (status == EBB_OK) status = load_set(setup, path, split, &setup->eval_set);
-    ebb_mem_free(setup->ctx, eval);
-    ebb_mem_free(setup->ctx, train);
-    EBB_TRY(status);
+    /* Without a part of its own to measure: what training would take. */
+    enum ebb_share share = ebb_sources_has_eval(config) ? EBB_SHARE_EVAL : EBB_SHARE_TRAIN;
+    EBB_TRY(ebb_setup_chat(setup));
+    EBB_TRY(ebb_sources_create(setup->ctx, setup->options, config, share, &setup->eval_sources));
+    EBB_TRY(load_set(setup, &setup->eval_sources, &setup->eval_set));
+    EBB_TRY(check_prompts(setup));
+    EBB_TRY(check_chat_keys(setup));
     settle_length(setup);
     return create_loader(setup, setup->eval_set, setup->eval_batch, false, &setup->eval);
 }
@@ -413,6 +517,11 @@ void ebb_setup_free(struct ebb_setup *setup)
     ebb_loader_free(ctx, setup->eval);
     ebb_dataset_free(ctx, setup->train_set);
     ebb_dataset_free(ctx, setup->eval_set);
+    ebb_sources_free(ctx, &setup->train_sources);
+    ebb_sources_free(ctx, &setup->eval_sources);
+    ebb_samples_free(ctx, &setup->samples);
+    ebb_chat_template_free(ctx, setup->chat);
+    json_decref(setup->chat_kwargs);
     ebb_tokenizer_free(ctx, setup->tokenizer);
     ebb_adapter_config_clear(ctx, &setup->adapter);
     ebb_weight_list_free(ctx, &setup->weights);

@@ -4,10 +4,14 @@
 #ifndef EBB_RECIPE_SETUP_H
 #define EBB_RECIPE_SETUP_H
 
+#include "data/chat_template.h"
 #include "data/loader.h"
 #include "model/init.h"
+#include "recipe/chat.h"
 #include "recipe/options.h"
+#include "recipe/sources.h"
 #include "train/engine.h"
+#include "train/samples.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -16,20 +20,28 @@ extern "C" {
 /* What the command line knows and the rooms below may not ask for themselves. */
 struct ebb_recipe_env {
     struct ebb_hub_env hub;
-    int stop_fd; /* signalfd for SIGINT and SIGTERM; -1: none */
+    int stop_fd;                      /* signalfd for SIGINT and SIGTERM; -1: none */
+    const char *cache_home;           /* XDG_CACHE_HOME; NULL: ~/.cache */
+    ebb_chat_builtin_fn chat_builtin; /* NULL: none */
 };
 
 /* {0} is a valid empty value. Everything is owned but for what `request` points at inside. Not
  * to be moved. */
 struct ebb_setup {
     struct ebb_ctx *ctx;
-    struct ebb_options *options;     /* borrowed */
-    const struct ebb_config *config; /* borrowed */
-    char *model_dir, *adapter_dir;   /* adapter_dir may be NULL */
-    char *base_name;                 /* the base model as the user or the adapter named it */
+    struct ebb_options *options;      /* borrowed */
+    const struct ebb_config *config;  /* borrowed */
+    const struct ebb_recipe_env *env; /* borrowed */
+    enum ebb_purpose purpose;         /* of the data; set before ebb_setup_data */
+    char *model_dir, *adapter_dir;    /* adapter_dir may be NULL */
+    char *base_name;                  /* the base model as the user or the adapter named it */
     struct ebb_model_config *model;
     struct ebb_weight_list weights;
     struct ebb_tokenizer *tokenizer; /* NULL where no text is needed */
+    struct ebb_chat_template *chat;  /* NULL: none, or nobody asked for it */
+    bool save_chat;                  /* it is not the one in model_dir */
+    json_t *chat_kwargs;             /* NULL: none */
+    struct ebb_sources train_sources, eval_sources;
     struct ebb_dataset *train_set, *eval_set;
     struct ebb_loader *train, *eval;   /* NULL: none */
     int64_t max_length;                /* resolved */
@@ -37,6 +49,7 @@ struct ebb_setup {
     struct ebb_adapter_config adapter; /* of a new adapter */
     bool new_adapter;
     struct ebb_policy_rule rules[EBB_ACTIVATION_RULES];
+    struct ebb_samples samples;   /* of eval_prompts: recipe/eval_prompts.h */
     struct ebb_numerics numerics; /* of a checkpoint, where the run goes on from one */
     struct ebb_engine_request request;
 };
@@ -48,8 +61,14 @@ enum ebb_status ebb_setup_model(struct ebb_ctx *ctx, struct ebb_options *options
                                 struct ebb_setup *setup);
 /* Tokenizer; checks it against the model's vocabulary. */
 enum ebb_status ebb_setup_tokenizer(struct ebb_setup *setup);
-/* Data sets, max_length, loaders and the capacity that they need. Without dataset_name (ebb
- * plan): the capacity of max_length and batch size. */
+/* setup->chat, the template of the key chat_template; without it the adapter directory's own, then
+ * the model directory's; NULL where there is none. And setup->chat_kwargs. The setup has its
+ * tokenizer. A second call does nothing. */
+enum ebb_status ebb_setup_chat(struct ebb_setup *setup);
+/* The configuration names data: dataset_name or datasets. */
+bool ebb_setup_has_data(const struct ebb_config *config);
+/* Chat template, data sets, max_length, loaders and the capacity that they need. Without data (ebb
+ * plan): the capacity of max_length and batch size. For pairs there are no loaders. */
 enum ebb_status ebb_setup_data(struct ebb_setup *setup);
 /* The one data set of `ebb eval`. */
 enum ebb_status ebb_setup_eval_data(struct ebb_setup *setup);

@@ -13,6 +13,7 @@
 #include "base/file.h"
 #include "model/family.h"
 #include "recipe/fit.h"
+#include "recipe/eval_prompts.h"
 #include "train/checkpoint.h"
 
 /* ---- the output directory -------------------------------------------------------------------- */
@@ -182,10 +183,11 @@ static enum ebb_status set_up(struct ebb_ctx *ctx, struct ebb_options *options,
                               struct ebb_setup *setup)
 {
     EBB_TRY(ebb_setup_model(ctx, options, config, env, setup));
-    if (config->dataset_name) EBB_TRY(ebb_setup_tokenizer(setup));
+    if (ebb_setup_has_data(config) || config->eval_prompts) EBB_TRY(ebb_setup_tokenizer(setup));
     EBB_TRY(ebb_setup_poll(ctx, env));
     EBB_TRY(ebb_setup_data(setup));
     EBB_TRY(ebb_setup_poll(ctx, env));
+    EBB_TRY(ebb_setup_samples(setup, setup->train_set != NULL && setup->train_set->chat));
     return ebb_setup_training(setup);
 }
 
@@ -258,6 +260,7 @@ static void fill_request(struct ebb_setup *setup, const struct ebb_recipe_env *e
                                    .decay_ratio = config->decay_ratio};
     request->eval_strategy = when_of(config->eval_strategy);
     request->save_strategy = when_of(config->save_strategy);
+    request->samples = setup->samples.count > 0 ? &setup->samples : NULL;
     request->eval_steps = config->eval_steps;
     request->save_steps = config->save_steps;
     request->logging_steps = config->logging_steps;
@@ -267,6 +270,7 @@ static void fill_request(struct ebb_setup *setup, const struct ebb_recipe_env *e
     request->early_stopping_threshold = config->early_stopping_threshold;
     request->save_adapter = setup->new_adapter || setup->adapter_dir;
     request->save_dtype = save_dtype(setup);
+    request->chat = setup->save_chat ? setup->chat : NULL;
     request->stop_fd = env->stop_fd;
     request->seed = (uint64_t)config->seed;
     request->world = 1;
@@ -338,6 +342,10 @@ static enum ebb_status announce(const struct ebb_setup *setup, const struct ebb_
     EBB_TRY(say_model(setup, engine));
     say_plan(setup, ebb_engine_plan(engine));
     say_training(setup);
+    if (ebb_chat_is_other(setup->config))
+        ebb_log(setup->ctx, EBB_LOG_INFO, "data",
+                "chat_template: %s, which is written beside the result as chat_template.jinja",
+                setup->config->chat_template);
     return EBB_OK;
 }
 

@@ -155,7 +155,7 @@ struct ebb_train_state ebb_train_state_start(void)
     struct ebb_train_state state;
     memset(&state, 0, sizeof state);
     state.best_loss = state.logged_loss = NAN;
-    state.best_step = state.eval_step = -1;
+    state.best_step = state.eval_step = state.sample_step = -1;
     return state;
 }
 
@@ -233,16 +233,18 @@ static json_t *make_state(const struct ebb_trainer_request *request,
 {
     int64_t micros = ebb_loader_describe(request->train)->micros_per_epoch;
     double epoch = (double)s->place.epoch + (double)s->place.micro / (double)micros;
-    json_t *json = json_pack(
-        "{s:i, s:I, s:f, s:{s:I, s:I}, s:I, s:I, s:o, s:I, s:I, s:I, s:I, s:I, s:f, s:I, s:o, s:f}",
-        "format", FORMAT, "step", (json_int_t)s->step, "epoch", epoch, "place", "epoch",
-        (json_int_t)s->place.epoch, "micro", (json_int_t)s->place.micro, "updates",
-        (json_int_t)s->updates, "num_tokens", (json_int_t)s->tokens, "best_eval_loss",
-        ebb_json_number(s->best_loss), "best_step", (json_int_t)s->best_step, "evals_worse",
-        (json_int_t)s->evals_worse, "eval_step", (json_int_t)s->eval_step, "skipped",
-        (json_int_t)s->skipped, "skipped_row", (json_int_t)s->skipped_row, "window_loss",
-        s->window_loss, "window_labels", (json_int_t)s->window_labels, "logged_loss",
-        ebb_json_number(s->logged_loss), "seconds", s->seconds);
+    json_t *json =
+        json_pack("{s:i, s:I, s:f, s:{s:I, s:I}, s:I, s:I, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:f, "
+                  "s:I, s:o, s:f}",
+                  "format", FORMAT, "step", (json_int_t)s->step, "epoch", epoch, "place", "epoch",
+                  (json_int_t)s->place.epoch, "micro", (json_int_t)s->place.micro, "updates",
+                  (json_int_t)s->updates, "num_tokens", (json_int_t)s->tokens, "best_eval_loss",
+                  ebb_json_number(s->best_loss), "best_step", (json_int_t)s->best_step,
+                  "evals_worse", (json_int_t)s->evals_worse, "eval_step", (json_int_t)s->eval_step,
+                  "sample_step", (json_int_t)s->sample_step, "skipped", (json_int_t)s->skipped,
+                  "skipped_row", (json_int_t)s->skipped_row, "window_loss", s->window_loss,
+                  "window_labels", (json_int_t)s->window_labels, "logged_loss",
+                  ebb_json_number(s->logged_loss), "seconds", s->seconds);
     json_t *numerics = ebb_numerics_json(&ebb_engine_plan(request->engine)->request.numerics);
     bool ok = json && json_object_set_new(json, "numerics", numerics) == 0 &&
               json_object_set_new(json, "identity", json_deep_copy(identity)) == 0;
@@ -278,6 +280,7 @@ static enum ebb_status read_state(struct ebb_ctx *ctx, const char *path, const j
     for (size_t i = 0; i < sizeof integers / sizeof integers[0]; i++)
         EBB_TRY(
             ebb_json_int64(ctx, path, integers[i].from, integers[i].key, integers[i].value, NULL));
+    EBB_TRY(ebb_json_int64(ctx, path, json, "sample_step", &s->sample_step, &found));
     EBB_TRY(ebb_json_double(ctx, path, json, "best_eval_loss", &s->best_loss, &found));
     EBB_TRY(ebb_json_double(ctx, path, json, "logged_loss", &s->logged_loss, &found));
     EBB_TRY(ebb_json_double(ctx, path, json, "window_loss", &s->window_loss, NULL));
@@ -314,7 +317,8 @@ static enum ebb_status write_manifest(struct ebb_ctx *ctx, const char *dir, int6
     json_t *files = json_object();
     enum ebb_status status = files ? EBB_OK : no_memory(ctx, "a manifest");
     for (size_t i = 0; i < count && status == EBB_OK; i++)
-        status = add_file(ctx, dir, names[i], files);
+        if (strcmp(names[i], "additional_chat_templates") != 0) /* a folder, and no state */
+            status = add_file(ctx, dir, names[i], files);
     ebb_dir_list_free(ctx, names, count);
     json_t *json =
         json_pack("{s:i, s:I, s:o}", "format", FORMAT, "step", (json_int_t)step, "files", files);
@@ -384,10 +388,14 @@ static enum ebb_status save_for_others(struct ebb_ctx *ctx,
                                        const struct ebb_trainer_request *request, const char *dir)
 {
     bool found;
-    if (!request->save_adapter)
-        return ebb_engine_save_model(request->engine, dir, request->save_dtype);
-    EBB_TRY(ebb_engine_save_adapter(request->engine, dir));
-    return ebb_model_copy_tokenizer_files(ctx, request->engine->request.model_dir, dir, &found);
+    if (request->save_adapter) {
+        EBB_TRY(ebb_engine_save_adapter(request->engine, dir));
+        EBB_TRY(
+            ebb_model_copy_tokenizer_files(ctx, request->engine->request.model_dir, dir, &found));
+    } else {
+        EBB_TRY(ebb_engine_save_model(request->engine, dir, request->save_dtype));
+    }
+    return request->chat ? ebb_chat_template_save(ctx, request->chat, dir) : EBB_OK;
 }
 
 static enum ebb_status save_exact(struct ebb_ctx *ctx, const struct ebb_trainer_request *request,
@@ -463,9 +471,10 @@ static enum ebb_status move_files(struct ebb_ctx *ctx, const char *from, const c
         char *a = ebb_path_join(ctx, from, names[i]), *b = ebb_path_join(ctx, to, names[i]);
         int64_t of = ebb_safetensors_shards(names[i]);
         if (of >= 0) shards = of;
-        if (!a || !b)
-            status = EBB_NO_MEMORY;
-        else if (rename(a, b) != 0)
+        if (!a || !b) status = EBB_NO_MEMORY;
+        /* additional_chat_templates of an earlier end of this run would be in the way */
+        if (status == EBB_OK && ebb_dir_exists(b)) status = ebb_dir_remove(ctx, b);
+        if (status == EBB_OK && rename(a, b) != 0)
             status = EBB_FAIL(ctx, EBB_IO, "cannot rename '%s' to '%s': %s", a, b, strerror(errno));
         ebb_mem_free(ctx, a);
         ebb_mem_free(ctx, b);

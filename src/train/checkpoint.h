@@ -31,6 +31,7 @@ struct ebb_train_state {
     int64_t best_step;             /* -1: none */
     int64_t evals_worse;           /* evaluations in a row without enough improvement */
     int64_t eval_step;             /* of the last evaluation; -1: none */
+    int64_t sample_step;           /* of the last samples; -1: none */
     int64_t skipped,
         skipped_row;    /* steps whose gradients were not finite, and how many just now in a row */
     double window_loss; /* sum over labels since the last printed line */

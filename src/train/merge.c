@@ -365,6 +365,7 @@ static enum ebb_status write_all(struct merge *m, enum ebb_dtype config_dtype, i
         ebb_safetensors_save_dir(m->ctx, m->temp, m->tensors, m->count, shard_bytes);
     if (status == EBB_OK)
         status = ebb_model_copy_side_files(m->ctx, m->model_dir, m->temp, config_dtype);
+    if (status == EBB_OK) status = ebb_model_copy_chat_template(m->ctx, m->adapter_dir, m->temp);
     if (status == EBB_OK) {
         status = ebb_dir_commit(m->ctx, m->temp, m->out);
         /* Renamed, but perhaps not on disk: what is said to have failed isn't left there as a

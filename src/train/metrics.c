@@ -153,3 +153,14 @@ json_t *ebb_eval_record_json(int64_t step, double epoch, const struct ebb_eval_r
               set(json, "eval_tokens_per_second", ebb_json_number(rate));
     return checked(json, ok);
 }
+
+json_t *ebb_sample_record_json(int64_t step, double epoch, json_t *list)
+{
+    json_t *json = json_object();
+    bool ok = set(json, "step", integer(step)) && set(json, "epoch", ebb_json_number(epoch));
+    if (ok)
+        ok = set(json, "samples", list);
+    else
+        json_decref(list);
+    return checked(json, ok);
+}

@@ -43,6 +43,8 @@ struct ebb_step_record {
     struct ebb_engine_usage usage; /* moves: of this step */
 };
 json_t *ebb_step_record_json(const struct ebb_step_record *record); /* NULL: no memory */
+/* {"step", "epoch", "samples": list}; takes over the list. */
+json_t *ebb_sample_record_json(int64_t step, double epoch, json_t *list);
 json_t *ebb_eval_record_json(int64_t step, double epoch, const struct ebb_eval_result *result);
 
 /* run.json, kept as a tree and written whole each time. Earlier sessions of the same run are kept.

@@ -1,8 +1,8 @@
 /* The training loop.
  *
- * One turn of the loop stands between two optimizer steps: evaluate if that is due, save if that is
- * due, stop or step. Whether something is due depends on the state alone, so that a run that was
- * stopped anywhere finds at its next start what it still owes at that step.
+ * One turn of the loop stands between two optimizer steps: evaluate, show samples and save where
+ * that is due, stop or step. Whether something is due depends on the state alone, so that a run
+ * that was stopped anywhere finds at its next start what it still owes at that step.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "train/trainer.h"
 
@@ -356,6 +356,15 @@ static void note_eval(struct trainer *t, double loss)
     }
 }
 
+/* A signal ended what was to be done between two steps. */
+static enum ebb_status put_off(struct trainer *t)
+{
+    ebb_error_clear(t->ctx);
+    look_for_signal(t);
+    if (t->signals == 0) t->signals = 1;
+    return EBB_OK;
+}
+
 /* An evaluation that a signal ends is owed: the next session makes it. */
 static enum ebb_status evaluate(struct trainer *t)
 {
@@ -363,12 +372,7 @@ static enum ebb_status evaluate(struct trainer *t)
     struct ebb_eval_result result;
     const struct ebb_trainer_request *r = t->request;
     enum ebb_status status = ebb_evaluate(t->ctx, r->engine, r->eval, r->stop_fd, &result);
-    if (status == EBB_INTERRUPTED) {
-        ebb_error_clear(t->ctx);
-        look_for_signal(t);
-        if (t->signals == 0) t->signals = 1;
-        return EBB_OK;
-    }
+    if (status == EBB_INTERRUPTED) return put_off(t);
     EBB_TRY(status);
     note_eval(t, result.loss);
     if (t->saved_step == t->state.step) t->saved_step = -1; /* it lacks this evaluation */
@@ -384,6 +388,30 @@ static enum ebb_status evaluate(struct trainer *t)
                           exp(result.loss),
                           ebb_text_seconds(result.seconds, seconds, sizeof seconds));
     return EBB_OK;
+}
+
+static bool samples_due(const struct trainer *t)
+{
+    const struct ebb_trainer_request *r = t->request;
+    if (r->samples == NULL || t->state.sample_step == t->state.step) return false;
+    return t->state.step == 0 || t->state.step >= t->total || stops_early(t) ||
+           at(t, r->eval_strategy, r->eval_steps);
+}
+
+/* Like an evaluation, owed where a signal ends it. */
+static enum ebb_status sample(struct trainer *t)
+{
+    const struct ebb_trainer_request *r = t->request;
+    json_t *list;
+    enum ebb_status status = ebb_samples_run(t->ctx, r->engine, r->samples, r->stop_fd, &list);
+    if (status == EBB_INTERRUPTED) return put_off(t);
+    EBB_TRY(status);
+    t->state.sample_step = t->state.step;
+    if (t->saved_step == t->state.step) t->saved_step = -1; /* it lacks these */
+    if (r->logging_steps > 0) status = ebb_samples_log(t->ctx, t->state.step, list);
+    json_t *record = ebb_sample_record_json(t->state.step, epoch_now(t), list);
+    enum ebb_status added = ebb_metrics_add(t->metrics, record);
+    return status == EBB_OK ? added : status;
 }
 
 static enum ebb_status save(struct trainer *t)
@@ -412,9 +440,11 @@ static enum ebb_status loop(struct trainer *t)
 {
     for (;;) {
         if (eval_due(t)) EBB_TRY(evaluate(t));
+        if (!eval_due(t) && samples_due(t)) EBB_TRY(sample(t));
         if (save_due(t)) EBB_TRY(save(t));
         bool over = t->state.step >= t->total || stops_early(t);
-        if (over) return t->signals > 0 && eval_due(t) ? interrupted(t) : EBB_OK;
+        bool owes = eval_due(t) || samples_due(t);
+        if (over) return t->signals > 0 && owes ? interrupted(t) : EBB_OK;
         look_for_signal(t);
         if (t->signals > 0) return interrupted(t);
         EBB_TRY(step(t));

@@ -9,6 +9,7 @@
 #include "data/loader.h"
 #include "optim/schedule.h"
 #include "train/engine.h"
+#include "train/samples.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -28,12 +29,18 @@ struct ebb_trainer_request {
     struct ebb_schedule_keys schedule; /* optim/schedule.h */
     enum ebb_when eval_strategy, save_strategy;
     int64_t eval_steps, save_steps, logging_steps;
+    /* Answered before the first step, whenever eval_strategy says (with or without a validation
+     * set), and at the end; a record of metrics.jsonl each time. NULL: none. Else the engine has
+     * `decode`. */
+    const struct ebb_samples *samples;
     int64_t save_total_limit;        /* 0: keep all */
     bool load_best_at_end;           /* best eval_loss */
     int64_t early_stopping_patience; /* evaluations without improvement; 0: off */
     double early_stopping_threshold;
     bool save_adapter; /* checkpoints and result hold the adapter; else the whole model */
     enum ebb_dtype save_dtype;
+    /* Saved with checkpoints and result instead of the model's own; NULL: that. */
+    const struct ebb_chat_template *chat;
     const char *resume; /* a checkpoint directory; NULL: start fresh */
     int stop_fd;        /* signalfd for SIGINT and SIGTERM; -1: none */
     uint64_t seed;

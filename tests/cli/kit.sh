@@ -67,3 +67,25 @@ steady() {
         -e 's/loss [0-9.]*/loss N/g' -e 's/grad norm [0-9.]*/grad norm N/' -e 's/accuracy [0-9.]*/accuracy N/' \
         -e 's/perplexity [0-9.]*/perplexity N/'
 }
+
+# make_sailor: a model in sailor that answers "ahoy" with "aye" and "land" with "where", in a first
+# turn and in a second. The records are what the byte tokenizer's chat template writes.
+make_sailor() {
+    make_model
+    user='<|begin|>user\n' next='<|endoftext|>\n<|begin|>assistant\n'
+    for asked in ahoy:aye land:where; do
+        said=${asked#*:} asked=${asked%:*}
+        printf '%s\n' "{\"prompt\": \"$user$asked$next\", \"completion\": \"$said\"}"
+        for first in ahoy:aye land:where; do
+            before="$user${first%:*}$next${first#*:}<|endoftext|>\n"
+            printf '%s\n' "{\"prompt\": \"$before$user$asked$next\", \"completion\": \"$said\"}"
+        done
+    done >sailor.jsonl
+    train dataset=sailor.jsonl output_dir=sailor per_device_train_batch_size=6 num_train_epochs=80 \
+        learning_rate=3e-3 save_strategy=no >/dev/null 2>&1
+}
+
+# chat KEY=VALUE ...: `ebb chat` with the sailor on standard input.
+chat() {
+    ebb chat model=sailor threads=1 "$@"
+}

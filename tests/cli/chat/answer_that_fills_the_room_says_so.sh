@@ -1,0 +1,3 @@
+. "$SOURCE/tests/cli/kit.sh"
+make_sailor
+echo land | chat max_length=26

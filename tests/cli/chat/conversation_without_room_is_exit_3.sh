@@ -1,0 +1,3 @@
+. "$SOURCE/tests/cli/kit.sh"
+make_sailor
+printf 'ahoy\nland\n' | chat max_length=45

@@ -1,0 +1,3 @@
+. "$SOURCE/tests/cli/kit.sh"
+make_model
+ebb chat model=model max_length=100000

@@ -1,0 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+. "$SOURCE/tests/cli/kit.sh"
+make_model
+make_data data.jsonl 3
+error_of ebb data model=model dataset=data.jsonl records=2,9

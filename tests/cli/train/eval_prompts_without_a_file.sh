@@ -1,0 +1,4 @@
+. "$SOURCE/tests/cli/kit.sh"
+make_model
+make_data data.jsonl 4
+error_of train eval_prompts=none.txt
