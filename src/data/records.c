@@ -148,8 +148,9 @@ static enum ebb_status list_lines(struct ebb_ctx *ctx, struct ebb_records *recor
 
 /* ---- a table ---- */
 
-static enum ebb_status add_column(struct ebb_ctx *ctx, struct ebb_record_file *file, int line,
-                                  struct ebb_csv_field field)
+/* `seen` has the names so far as its keys. */
+static enum ebb_status add_column(struct ebb_ctx *ctx, struct ebb_record_file *file, json_t *seen,
+                                  int line, struct ebb_csv_field field)
 {
     size_t number = json_array_size(file->columns) + 1;
     if (field.stray)
@@ -162,10 +163,12 @@ static enum ebb_status add_column(struct ebb_ctx *ctx, struct ebb_record_file *f
     json_t *name = json_stringn(field.text.data, field.text.bytes);
     if (name == NULL || json_array_append_new(file->columns, name) != 0)
         return EBB_FAIL(ctx, EBB_NO_MEMORY, "out of host memory while reading '%s'", file->path);
-    for (size_t i = 0; i + 1 < number && field.text.bytes > 0; i++)
-        if (json_equal(json_array_get(file->columns, i), name))
-            return EBB_FAIL(ctx, EBB_BAD_FILE, "%s:%d: two columns are named '%s'", file->path,
-                            line, json_string_value(name));
+    if (field.text.bytes == 0) return EBB_OK;
+    if (json_object_get(seen, json_string_value(name)) != NULL)
+        return EBB_FAIL(ctx, EBB_BAD_FILE, "%s:%d: two columns are named '%s'", file->path, line,
+                        json_string_value(name));
+    if (json_object_set(seen, json_string_value(name), name) != 0)
+        return EBB_FAIL(ctx, EBB_NO_MEMORY, "out of host memory while reading '%s'", file->path);
     return EBB_OK;
 }
 
@@ -174,17 +177,21 @@ static enum ebb_status read_columns(struct ebb_ctx *ctx, struct ebb_record_file 
 {
     EBB_TRY(ebb_records_utf8(ctx, file, row));
     file->columns = json_array();
-    if (file->columns == NULL)
+    json_t *seen = json_object();
+    if (file->columns == NULL || seen == NULL) {
+        json_decref(seen);
         return EBB_FAIL(ctx, EBB_NO_MEMORY, "out of host memory while reading '%s'", file->path);
+    }
     struct ebb_csv fields = {row.data, row.bytes, 0, file->separator};
     struct ebb_str scratch = {0};
     struct ebb_csv_field field;
     int line = ebb_records_line(file, row.data);
     enum ebb_status status = ebb_csv_field(ctx, &fields, &scratch, &field);
     while (status == EBB_OK && field.there) {
-        status = add_column(ctx, file, line, field);
+        status = add_column(ctx, file, seen, line, field);
         if (status == EBB_OK) status = ebb_csv_field(ctx, &fields, &scratch, &field);
     }
+    json_decref(seen);
     ebb_str_free(ctx, &scratch);
     return status;
 }
