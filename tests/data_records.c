@@ -753,6 +753,41 @@ static void a_hundred_thousand_records_are_quick(void **state)
     assert_true(ebb_clock_seconds() - start < 5);
 }
 
+/* The place of each was once counted from the file's, and of an array from its line's beginning. */
+static void a_hundred_thousand_broken_records_are_quick(void **state)
+{
+    struct room *room = *state;
+    enum { COUNT = 100000 };
+    static const struct {
+        const char *name, *begin, *each, *end, *last;
+    } cases[] = {
+        {"a.jsonl", "", "{\"a\": tru}\n", "", "a.jsonl:100000:9: invalid token near 'tru'"},
+        {"b.jsonl", "", "{\"a\": \"\xe9\"}\n", "", "b.jsonl:100000: not UTF-8: byte 0xe9"},
+        {"c.json", "[{}", ",{\"a\": tru}", "]",
+         "c.json:1: invalid token near 'tru' (in what begins at offset 1099993)"},
+    };
+    for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++) {
+        struct ebb_str text = {0};
+        struct ebb_records records;
+        json_t *json;
+        assert_ok(room, ebb_str_addf(room->ctx, &text, "%s", cases[c].begin));
+        for (int i = 0; i < COUNT; i++)
+            assert_ok(room, ebb_str_addf(room->ctx, &text, "%s", cases[c].each));
+        assert_ok(room, ebb_str_addf(room->ctx, &text, "%s", cases[c].end));
+        room_write(room, cases[c].name, text.data);
+        ebb_str_free(room->ctx, &text);
+        double start = ebb_clock_seconds();
+        assert_ok(room, open_split(room, cases[c].name, NULL, &records));
+        for (int64_t i = records.count - COUNT; i < records.count; i++) {
+            assert_int_equal(ebb_records_parse(room->ctx, &records, i, &json), EBB_BAD_FILE);
+            if (i + 1 < records.count) ebb_error_clear(room->ctx);
+        }
+        assert_failed(room, EBB_BAD_FILE, EBB_BAD_FILE, cases[c].last, NULL);
+        ebb_records_close(room->ctx, &records);
+        assert_true(ebb_clock_seconds() - start < 20);
+    }
+}
+
 /* A table turned on its side has such a first line; each name was once compared with all others. */
 static void a_hundred_thousand_columns_are_quick(void **state)
 {
@@ -850,6 +885,7 @@ int main(void)
         ROOM_TEST(the_hash_is_of_the_texts_and_their_kind),
         ROOM_TEST(a_hundred_thousand_records_are_quick),
         ROOM_TEST(a_hundred_thousand_columns_are_quick),
+        ROOM_TEST(a_hundred_thousand_broken_records_are_quick),
         ROOM_TEST(every_failed_allocation_is_an_error),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

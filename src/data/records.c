@@ -43,7 +43,7 @@ static enum ebb_status try_value(struct ebb_ctx *ctx, const struct ebb_record_fi
                                  struct ebb_span text)
 {
     json_t *json;
-    EBB_TRY(ebb_records_json(ctx, file, text, &json));
+    EBB_TRY(ebb_records_json(ctx, file, 0, text, &json));
     json_decref(json);
     return EBB_OK;
 }
@@ -175,7 +175,7 @@ static enum ebb_status add_column(struct ebb_ctx *ctx, struct ebb_record_file *f
 static enum ebb_status read_columns(struct ebb_ctx *ctx, struct ebb_record_file *file,
                                     struct ebb_span row)
 {
-    EBB_TRY(ebb_records_utf8(ctx, file, row));
+    EBB_TRY(ebb_records_utf8(ctx, file, 0, row));
     file->columns = json_array();
     json_t *seen = json_object();
     if (file->columns == NULL || seen == NULL) {

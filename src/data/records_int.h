@@ -40,11 +40,12 @@ size_t ebb_records_mark_bytes(struct ebb_span text);
 /* The line of a byte of the file's text, from 1; and the same counted from the start of a line. */
 int ebb_records_lines(const struct ebb_record_file *file, const char *from, const char *at);
 int ebb_records_line(const struct ebb_record_file *file, const char *at);
-/* Parses a value of JSON that stands in a file's text. Fails with the place in the file. */
-enum ebb_status ebb_records_json(struct ebb_ctx *ctx, const struct ebb_record_file *file,
+/* Parses a value of JSON that stands in a file's text, from `line` on (0: to be counted where it is
+ * needed). Fails with the place in the file. */
+enum ebb_status ebb_records_json(struct ebb_ctx *ctx, const struct ebb_record_file *file, int line,
                                  struct ebb_span text, json_t **json);
-/* EBB_BAD_FILE, naming the place, for bytes that are no UTF-8. */
-enum ebb_status ebb_records_utf8(struct ebb_ctx *ctx, const struct ebb_record_file *file,
+/* EBB_BAD_FILE, naming the place, for bytes that are no UTF-8. `line` as above. */
+enum ebb_status ebb_records_utf8(struct ebb_ctx *ctx, const struct ebb_record_file *file, int line,
                                  struct ebb_span text);
 
 #ifdef __cplusplus

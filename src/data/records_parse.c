@@ -39,29 +39,38 @@ size_t ebb_records_mark_bytes(struct ebb_span text)
     return text.bytes >= 3 && memcmp(text.data, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
 }
 
-/* Characters from the line's beginning, as jansson counts columns. */
+/* Characters from the line's beginning, as jansson counts columns. -1 where that is far away: in a
+ * file of one line, counting back from each of many broken records would take hours. */
 static int64_t columns_before(const struct ebb_record_file *file, const char *at)
 {
-    const char *begin = file->text.data + ebb_records_mark_bytes(file->text);
+    enum { FAR_BYTES = 1 << 12 };
+    const char *begin = file->text.data + ebb_records_mark_bytes(file->text), *from = at;
     int64_t count = 0;
-    for (; at > begin && at[-1] != '\n'; at--) count += (at[-1] & 0xc0) != 0x80;
+    for (; at > begin && at[-1] != '\n'; at--) {
+        if (from - at == FAR_BYTES) return -1;
+        count += (at[-1] & 0xc0) != 0x80;
+    }
     return count;
 }
 
 /* Lines and columns are counted for a value that fails only: counting costs more than parsing. */
-static enum ebb_status fail_json(struct ebb_ctx *ctx, const struct ebb_record_file *file,
+static enum ebb_status fail_json(struct ebb_ctx *ctx, const struct ebb_record_file *file, int line,
                                  struct ebb_span text, const json_error_t *error)
 {
     if (json_error_code(error) == json_error_out_of_memory) return out_of_memory(ctx);
-    EBB_TRY(ebb_records_utf8(ctx, file, text));
-    int line = error->line > 0 ? error->line : 1;
-    int64_t column = error->column > 0 ? error->column : 1;
-    if (line == 1) column += columns_before(file, text.data);
-    return EBB_FAIL(ctx, EBB_BAD_FILE, "%s:%d:%lld: %s", file->path,
-                    ebb_records_line(file, text.data) + line - 1, (long long)column, error->text);
+    EBB_TRY(ebb_records_utf8(ctx, file, line, text));
+    if (line == 0) line = ebb_records_line(file, text.data);
+    int64_t before = error->line > 1 ? 0 : columns_before(file, text.data);
+    int64_t column = before + (error->column > 0 ? error->column : 1);
+    if (before < 0)
+        return EBB_FAIL(ctx, EBB_BAD_FILE, "%s:%d: %s (in what begins at offset %zu)", file->path,
+                        line, error->text, (size_t)(text.data - file->text.data));
+    if (error->line > 1) line += error->line - 1;
+    return EBB_FAIL(ctx, EBB_BAD_FILE, "%s:%d:%lld: %s", file->path, line, (long long)column,
+                    error->text);
 }
 
-enum ebb_status ebb_records_json(struct ebb_ctx *ctx, const struct ebb_record_file *file,
+enum ebb_status ebb_records_json(struct ebb_ctx *ctx, const struct ebb_record_file *file, int line,
                                  struct ebb_span text, json_t **json)
 {
     const size_t flags = JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL | JSON_DECODE_ANY;
@@ -74,19 +83,22 @@ enum ebb_status ebb_records_json(struct ebb_ctx *ctx, const struct ebb_record_fi
     /* An integer beyond 64 bits: as base/json.h reads it. */
     if (*json == NULL && json_error_code(&error) == json_error_numeric_overflow)
         *json = json_loadb(text.data, text.bytes, flags | JSON_DECODE_INT_AS_REAL, &error);
-    return *json != NULL ? EBB_OK : fail_json(ctx, file, text, &error);
+    return *json != NULL ? EBB_OK : fail_json(ctx, file, line, text, &error);
 }
 
-enum ebb_status ebb_records_utf8(struct ebb_ctx *ctx, const struct ebb_record_file *file,
+enum ebb_status ebb_records_utf8(struct ebb_ctx *ctx, const struct ebb_record_file *file, int line,
                                  struct ebb_span text)
 {
     size_t valid = ebb_text_utf8_valid(text.data, text.bytes);
     if (valid == text.bytes) return EBB_OK;
     const char *at = text.data + valid;
+    if (line == 0)
+        line = ebb_records_line(file, at);
+    else
+        line += ebb_records_lines(file, text.data, at) - 1;
     return EBB_FAIL(ctx, EBB_BAD_FILE,
                     "%s:%d: not UTF-8: byte 0x%02x at offset %zu\nsave the file as UTF-8",
-                    file->path, ebb_records_line(file, at), (unsigned char)*at,
-                    (size_t)(at - file->text.data));
+                    file->path, line, (unsigned char)*at, (size_t)(at - file->text.data));
 }
 
 static enum ebb_status fail_record(struct ebb_ctx *ctx, const struct ebb_records *records,
@@ -103,7 +115,7 @@ static enum ebb_status parse_object(struct ebb_ctx *ctx, const struct ebb_record
                                     int64_t i, json_t **json)
 {
     const struct ebb_record_span *span = &records->spans[records->first + i];
-    EBB_TRY(ebb_records_json(ctx, &records->files[span->file], span->text, json));
+    EBB_TRY(ebb_records_json(ctx, &records->files[span->file], span->line, span->text, json));
     if (json_is_object(*json)) return EBB_OK;
     json_decref(*json);
     *json = NULL;
@@ -161,7 +173,7 @@ static enum ebb_status parse_row(struct ebb_ctx *ctx, const struct ebb_records *
                                  json_t **json)
 {
     const struct ebb_record_span *span = &records->spans[records->first + i];
-    EBB_TRY(ebb_records_utf8(ctx, &records->files[span->file], span->text));
+    EBB_TRY(ebb_records_utf8(ctx, &records->files[span->file], span->line, span->text));
     struct ebb_str scratch = {0};
     *json = json_object();
     enum ebb_status status =
