@@ -6,7 +6,7 @@
 
 struct setup {
     struct op_test t;
-    struct ebb_view logits, targets, label_rows, dlogits, sums;
+    struct ebb_view logits, targets, label_rows, dlogits, sums, scratch;
     int64_t rows, vocab;
 };
 
@@ -32,6 +32,7 @@ static void prepare(struct setup *s, int64_t rows, int64_t vocab, enum ebb_dtype
     s->label_rows = op_test_tensor(t, EBB_I32, 1, 2 * rows, 2 * rows);
     s->dlogits = op_test_tensor(t, dtype, rows, vocab, vocab + 2);
     s->sums = op_test_tensor(t, EBB_U8, 1, sizeof(struct ebb_sums), sizeof(struct ebb_sums));
+    s->scratch = op_test_scratch(t, ebb_cross_entropy_scratch(rows, &t->target));
     memset(sums_of(s), 0, sizeof(struct ebb_sums));
     t->step.tokens = 2 * rows;
     t->step.labels = rows;
@@ -51,7 +52,8 @@ static struct ebb_cross_entropy args_of(const struct setup *s)
                                      .targets = s->targets,
                                      .label_rows = s->label_rows,
                                      .dlogits = s->dlogits,
-                                     .sums = s->sums};
+                                     .sums = s->sums,
+                                     .scratch = s->scratch};
     return args;
 }
 
@@ -81,7 +83,7 @@ static void loss_and_gradient_agree_with_the_formula(void **state)
         sums_of(&s)->labels = 7;
         sums_of(&s)->correct = 3;
         double *z = op_test_doubles(&s.t, &s.logits);
-        assert_int_equal(ebb_cross_entropy_cpu(&s.t.env, &args), EBB_OK);
+        assert_int_equal(op_test_run(&s.t, EBB_OP_cross_entropy, &args), EBB_OK);
         double loss = 0.5;
         int64_t correct = 3;
         for (int64_t i = 0; i < s.rows; i++) {
@@ -121,23 +123,23 @@ static void threads_in_place_and_loss_only_give_the_same_bits(void **state)
         struct setup s;
         prepare(&s, sizes[k].rows, sizes[k].vocab, sizes[k].dtype);
         struct ebb_cross_entropy args = args_of(&s);
-        assert_int_equal(ebb_cross_entropy_cpu(&s.t.env, &args), EBB_OK);
+        assert_int_equal(op_test_run(&s.t, EBB_OP_cross_entropy, &args), EBB_OK);
         struct ebb_sums first = *sums_of(&s);
         void *gradient = op_test_copy(&s.t, &s.dlogits), *logits = op_test_copy(&s.t, &s.logits);
         memset(sums_of(&s), 0, sizeof first);
         s.t.env.threads = 1;
-        assert_int_equal(ebb_cross_entropy_cpu(&s.t.env, &args), EBB_OK);
+        assert_int_equal(op_test_run(&s.t, EBB_OP_cross_entropy, &args), EBB_OK);
         assert_memory_equal(sums_of(&s), &first, sizeof first);
         assert_true(op_test_same(&s.t, &s.dlogits, gradient));
         memset(sums_of(&s), 0, sizeof first);
         args.dlogits = ebb_view_none();
-        assert_int_equal(ebb_cross_entropy_cpu(&s.t.env, &args), EBB_OK);
+        assert_int_equal(op_test_run(&s.t, EBB_OP_cross_entropy, &args), EBB_OK);
         assert_memory_equal(sums_of(&s), &first, sizeof first);
         assert_true(op_test_same(&s.t, &s.logits, logits));
         if (sizes[k].dtype == EBB_F32) {
             memset(sums_of(&s), 0, sizeof first);
             args.dlogits = args.logits;
-            assert_int_equal(ebb_cross_entropy_cpu(&s.t.env, &args), EBB_OK);
+            assert_int_equal(op_test_run(&s.t, EBB_OP_cross_entropy, &args), EBB_OK);
             assert_memory_equal(sums_of(&s), &first, sizeof first);
             for (int64_t i = 0; i < s.rows; i++) {
                 assert_memory_equal(op_test_at(&s.t, &s.logits, i, 0),
@@ -156,7 +158,7 @@ static void chunks_add_up_to_the_whole_and_dead_rows_are_left_alone(void **state
     prepare(&s, 10, 50, EBB_F32);
     struct ebb_cross_entropy args = args_of(&s);
     s.t.step.labels = 7;
-    assert_int_equal(ebb_cross_entropy_cpu(&s.t.env, &args), EBB_OK);
+    assert_int_equal(op_test_run(&s.t, EBB_OP_cross_entropy, &args), EBB_OK);
     struct ebb_sums whole = *sums_of(&s);
     assert_int_equal(whole.labels, 7);
     for (int64_t i = 0; i < 10; i++)
@@ -168,11 +170,15 @@ static void chunks_add_up_to_the_whole_and_dead_rows_are_left_alone(void **state
         chunk.dlogits.offset = start * s.dlogits.stride * 4;
         chunk.logits.row0 = start;
         chunk.logits.rows = chunk.dlogits.rows = start == 8 ? 2 : 4;
-        assert_int_equal(ebb_cross_entropy_cpu(&s.t.env, &chunk), EBB_OK);
+        assert_int_equal(op_test_run(&s.t, EBB_OP_cross_entropy, &chunk), EBB_OK);
+    }
+    if (op_test_on_gpu()) { /* there a chunk's rows are added up before the sum gets them */
+        assert_true(fabs(sums_of(&s)->loss - whole.loss) <= 1e-14 * whole.loss);
+        whole.loss = sums_of(&s)->loss;
     }
     assert_memory_equal(sums_of(&s), &whole, sizeof whole);
     s.t.step.labels = 0;
-    assert_int_equal(ebb_cross_entropy_cpu(&s.t.env, &args), EBB_OK);
+    assert_int_equal(op_test_run(&s.t, EBB_OP_cross_entropy, &args), EBB_OK);
     assert_memory_equal(sums_of(&s), &whole, sizeof whole);
     op_test_end(&s.t);
 }
@@ -191,7 +197,7 @@ static void the_first_of_equal_logits_wins(void **state)
         if (i < 2) op_test_set(&s.t, &s.logits, i, 40, 3);
     }
     for (int64_t j = 0; j < 60; j++) op_test_set(&s.t, &s.logits, 2, j, 0);
-    assert_int_equal(ebb_cross_entropy_cpu(&s.t.env, &args), EBB_OK);
+    assert_int_equal(op_test_run(&s.t, EBB_OP_cross_entropy, &args), EBB_OK);
     assert_int_equal(sums_of(&s)->correct, 2);
     op_test_end(&s.t);
 }
@@ -214,7 +220,7 @@ static void large_masked_and_broken_logits_behave(void **state)
     double powers = 0;
     for (int j = 0; j < 40; j++) powers += exp(j - 39.0);
     want = log(powers) + log(20) + log(40);
-    assert_int_equal(ebb_cross_entropy_cpu(&s.t.env, &args), EBB_OK);
+    assert_int_equal(op_test_run(&s.t, EBB_OP_cross_entropy, &args), EBB_OK);
     assert_true(fabs(sums_of(&s)->loss - want) < 1e-6);
     op_test_close(&s.t, &s.dlogits, 1, 1, 0, 0, 0);
     op_test_close(&s.t, &s.dlogits, 1, 6, 0.05 - 1, 1e-6, 0);
@@ -224,7 +230,7 @@ static void large_masked_and_broken_logits_behave(void **state)
                 (double)NAN); /* one bad logit spoils its row and the sum, visibly */
     s.t.step.labels = 4;
     memset(sums_of(&s), 0, sizeof(struct ebb_sums));
-    assert_int_equal(ebb_cross_entropy_cpu(&s.t.env, &args), EBB_OK);
+    assert_int_equal(op_test_run(&s.t, EBB_OP_cross_entropy, &args), EBB_OK);
     assert_true(isnan(sums_of(&s)->loss));
     assert_true(sums_of(&s)->correct == correct);
     for (int64_t j = 0; j < 40; j++) assert_true(isnan(op_test_get(&s.t, &s.dlogits, 3, j)));
@@ -237,7 +243,7 @@ static void large_masked_and_broken_logits_behave(void **state)
                                 : 0;
             op_test_set(&s.t, &s.logits, 3, j, z);
         }
-        assert_int_equal(ebb_cross_entropy_cpu(&s.t.env, &args), EBB_OK);
+        assert_int_equal(op_test_run(&s.t, EBB_OP_cross_entropy, &args), EBB_OK);
         assert_true(!isfinite(sums_of(&s)->loss));
         assert_true(!isfinite(op_test_get(&s.t, &s.dlogits, 3, 5)));
     }
@@ -247,6 +253,7 @@ static void large_masked_and_broken_logits_behave(void **state)
 static void a_target_outside_the_vocabulary_is_an_error_that_names_it(void **state)
 {
     (void)state;
+    op_test_cpu_only("targets and labels are the host's to check");
     static const double bad[] = {77, -100};
     for (int k = 0; k < 2; k++) {
         struct setup s;
@@ -254,7 +261,7 @@ static void a_target_outside_the_vocabulary_is_an_error_that_names_it(void **sta
         struct ebb_cross_entropy args = args_of(&s);
         op_test_set(&s.t, &s.targets, 0, 9, bad[k]);
         void *gradient = op_test_copy(&s.t, &s.dlogits);
-        assert_int_equal(ebb_cross_entropy_cpu(&s.t.env, &args), EBB_FAILED);
+        assert_int_equal(op_test_run(&s.t, EBB_OP_cross_entropy, &args), EBB_FAILED);
         const char *text = ebb_error_text(s.t.env.ctx);
         assert_non_null(
             strstr(text, k == 0 ? "target of token 9 is 77" : "target of token 9 is -100"));
@@ -263,10 +270,30 @@ static void a_target_outside_the_vocabulary_is_an_error_that_names_it(void **sta
         assert_int_equal(sums_of(&s)->labels, 0);
         ebb_error_clear(s.t.env.ctx);
         op_test_set(&s.t, &s.label_rows, 0, 2, 26);
-        assert_int_equal(ebb_cross_entropy_cpu(&s.t.env, &args), EBB_FAILED);
+        assert_int_equal(op_test_run(&s.t, EBB_OP_cross_entropy, &args), EBB_FAILED);
         assert_non_null(
             strstr(ebb_error_text(s.t.env.ctx), "label 2 is about token 26 of a batch of 26"));
         free(gradient);
+        op_test_end(&s.t);
+    }
+}
+
+static void a_target_or_label_that_nobody_checked_makes_the_loss_nan(void **state)
+{
+    (void)state;
+    op_test_gpu_only("such a target is an error");
+    for (int k = 0; k < 4; k++) {
+        struct setup s;
+        prepare(&s, 13, 77, EBB_F32);
+        struct ebb_cross_entropy args = args_of(&s);
+        if (k < 2) op_test_set(&s.t, &s.targets, 0, 9, k == 0 ? 77 : -100);
+        if (k >= 2) op_test_set(&s.t, &s.label_rows, 0, 4, k == 2 ? 26 : -1);
+        assert_int_equal(op_test_run(&s.t, EBB_OP_cross_entropy, &args), EBB_OK);
+        assert_true(isnan(sums_of(&s)->loss));
+        assert_int_equal(sums_of(&s)->labels, 13);
+        for (int64_t i = 0; i < 13; i++) { /* other rows learn as ever */
+            if (i != 4) assert_true(op_test_get(&s.t, &s.dlogits, i, target_of(&s, i)) < 0);
+        }
         op_test_end(&s.t);
     }
 }
@@ -280,6 +307,7 @@ int main(void)
         cmocka_unit_test(the_first_of_equal_logits_wins),
         cmocka_unit_test(large_masked_and_broken_logits_behave),
         cmocka_unit_test(a_target_outside_the_vocabulary_is_an_error_that_names_it),
+        cmocka_unit_test(a_target_or_label_that_nobody_checked_makes_the_loss_nan),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

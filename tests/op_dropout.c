@@ -40,7 +40,7 @@ static void elements_are_dropped_as_philox_says(void **state)
         for (int accumulate = 0; accumulate < 2; accumulate++) {
             args.accumulate = accumulate;
             void *start = op_test_copy(&t, &args.y);
-            assert_int_equal(ebb_dropout_cpu(&t.env, &args), EBB_OK);
+            assert_int_equal(op_test_run(&t, EBB_OP_dropout, &args), EBB_OK);
             for (int64_t i = 0; i < rows; i++) {
                 for (int64_t j = 0; j < cols; j++) {
                     double m = oracle_factor(&t, 11, 0.3f, (uint64_t)((5 + i) * cols + j));
@@ -52,7 +52,7 @@ static void elements_are_dropped_as_philox_says(void **state)
             void *two = op_test_copy(&t, &args.y);
             op_test_restore(&t, &args.y, start);
             t.env.threads = 1;
-            assert_int_equal(ebb_dropout_cpu(&t.env, &args), EBB_OK);
+            assert_int_equal(op_test_run(&t, EBB_OP_dropout, &args), EBB_OK);
             assert_true(op_test_same(&t, &args.y, two));
             t.env.threads = 2;
             op_test_restore(&t, &args.y, start);
@@ -77,7 +77,7 @@ static void the_dropped_share_is_p_and_the_mean_stays(void **state)
                                    .y = op_test_tensor(&t, EBB_F32, N, N, N),
                                    .p = ps[k]};
         op_test_fill(&t, &args.x, 1, 1);
-        assert_int_equal(ebb_dropout_cpu(&t.env, &args), EBB_OK);
+        assert_int_equal(op_test_run(&t, EBB_OP_dropout, &args), EBB_OK);
         double dropped = 0, sum = 0;
         for (int64_t i = 0; i < N * N; i++) {
             double y = op_test_get(&t, &args.y, i / N, i % N);
@@ -108,11 +108,11 @@ static void each_part_of_the_key_makes_another_mask(void **state)
         if (k == 4) t.step.rank++;
         if (k == 5) args.instance++;
         if (k == 6) op_test_live(&args.x, EBB_EXTENT_FIXED, 4); /* other tokens */
-        assert_int_equal(ebb_dropout_cpu(&t.env, &args), EBB_OK);
+        assert_int_equal(op_test_run(&t, EBB_OP_dropout, &args), EBB_OK);
         mask[k] = op_test_copy(&t, &args.y);
         for (int other = 0; other < k; other++)
             assert_false(op_test_same(&t, &args.y, mask[other]));
-        assert_int_equal(ebb_dropout_cpu(&t.env, &args), EBB_OK);
+        assert_int_equal(op_test_run(&t, EBB_OP_dropout, &args), EBB_OK);
         assert_true(op_test_same(&t, &args.y, mask[k]));
     }
     for (int k = 0; k < 7; k++) free(mask[k]);
@@ -130,7 +130,7 @@ static void a_tile_has_the_mask_of_its_tokens(void **state)
                                .p = 0.4f};
     op_test_live(&args.x, EBB_EXTENT_TOKENS, 0);
     op_test_fill(&t, &args.x, -1, 1);
-    assert_int_equal(ebb_dropout_cpu(&t.env, &args), EBB_OK);
+    assert_int_equal(op_test_run(&t, EBB_OP_dropout, &args), EBB_OK);
     void *whole = op_test_copy(&t, &args.y);
     op_test_fill(&t, &args.y, 0, 0);
     for (int64_t start = 0; start < 12; start += 4) { /* the last tile has two live rows of four */
@@ -138,16 +138,16 @@ static void a_tile_has_the_mask_of_its_tokens(void **state)
         tile.x.offset = tile.y.offset = start * 33 * 2;
         tile.x.rows = tile.y.rows = 4;
         tile.x.row0 = start;
-        assert_int_equal(ebb_dropout_cpu(&t.env, &tile), EBB_OK);
+        assert_int_equal(op_test_run(&t, EBB_OP_dropout, &tile), EBB_OK);
     }
     assert_true(op_test_same(&t, &args.y, whole));
     t.step.tokens = 0;
     args.y = args.x;
     void *x = op_test_copy(&t, &args.x);
-    assert_int_equal(ebb_dropout_cpu(&t.env, &args), EBB_OK);
+    assert_int_equal(op_test_run(&t, EBB_OP_dropout, &args), EBB_OK);
     assert_true(op_test_same(&t, &args.x, x));
     t.step.tokens = 10;
-    assert_int_equal(ebb_dropout_cpu(&t.env, &args), EBB_OK);
+    assert_int_equal(op_test_run(&t, EBB_OP_dropout, &args), EBB_OK);
     assert_true(op_test_same(&t, &args.x, whole));
     free(whole), free(x);
     op_test_end(&t);

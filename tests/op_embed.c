@@ -18,8 +18,8 @@ static void prepare(struct setup *s, enum ebb_dtype dtype, int64_t tokens, int64
     s->table = op_test_tensor(&s->t, dtype, vocab, cols, cols + 2);
     s->x = op_test_tensor(&s->t, dtype, tokens, cols, cols + 1);
     s->dtable = op_test_tensor(&s->t, EBB_F32, vocab, cols, cols);
-    int64_t bytes = ebb_embed_backward_scratch(tokens);
-    s->scratch = op_test_tensor(&s->t, EBB_U8, 1, bytes, bytes);
+    int64_t bytes = ebb_embed_backward_scratch(tokens, &s->t.target);
+    s->scratch = op_test_scratch(&s->t, bytes);
     op_test_live(&s->x, EBB_EXTENT_TOKENS, 0);
     op_test_fill(&s->t, &s->table, -1, 1);
     op_test_fill(&s->t, &s->x, -1, 1);
@@ -48,7 +48,7 @@ static void forward_takes_the_row_of_each_id(void **state)
         struct setup s;
         prepare(&s, sizes[k].dtype, sizes[k].tokens, sizes[k].vocab, sizes[k].cols);
         struct ebb_embed_forward args = {.ids = s.ids, .table = s.table, .y = s.x};
-        assert_int_equal(ebb_embed_forward_cpu(&s.t.env, &args), EBB_OK);
+        assert_int_equal(op_test_run(&s.t, EBB_OP_embed_forward, &args), EBB_OK);
         for (int64_t i = 0; i < sizes[k].tokens; i++) {
             int64_t id = (int64_t)op_test_get(&s.t, &s.ids, 0, i);
             for (int64_t j = 0; j < sizes[k].cols; j++) {
@@ -68,7 +68,7 @@ static void a_tile_takes_its_own_tokens(void **state)
     op_test_live(&s.x, EBB_EXTENT_TOKENS, 16);
     struct ebb_embed_forward args = {.ids = s.ids, .table = s.table, .y = s.x};
     double before = op_test_get(&s.t, &s.x, 4, 0);
-    assert_int_equal(ebb_embed_forward_cpu(&s.t.env, &args), EBB_OK);
+    assert_int_equal(op_test_run(&s.t, EBB_OP_embed_forward, &args), EBB_OK);
     for (int64_t i = 0; i < 4; i++) {
         int64_t id = (int64_t)op_test_get(&s.t, &s.ids, 0, 16 + i);
         assert_true(op_test_get(&s.t, &s.x, i, 3) == op_test_get(&s.t, &s.table, id, 3));
@@ -93,7 +93,7 @@ static void backward_adds_tokens_in_ascending_order(void **state)
         for (int64_t i = 0; i < values; i++)
             want[i] = (float)op_test_get(&s.t, &s.dtable, i / cols, i % cols);
         void *start = op_test_copy(&s.t, &s.dtable);
-        assert_int_equal(ebb_embed_backward_cpu(&s.t.env, &args), EBB_OK);
+        assert_int_equal(op_test_run(&s.t, EBB_OP_embed_backward, &args), EBB_OK);
         for (int run = 0; run < 2; run++) { /* the second run adds the same again */
             for (int64_t i = 0; i < s.t.step.tokens; i++) {
                 int64_t id = (int64_t)op_test_get(&s.t, &s.ids, 0, i);
@@ -103,13 +103,13 @@ static void backward_adds_tokens_in_ascending_order(void **state)
             for (int64_t i = 0; i < values; i++) {
                 assert_true(op_test_get(&s.t, &s.dtable, i / cols, i % cols) == (double)want[i]);
             }
-            if (run == 0) assert_int_equal(ebb_embed_backward_cpu(&s.t.env, &args), EBB_OK);
+            if (run == 0) assert_int_equal(op_test_run(&s.t, EBB_OP_embed_backward, &args), EBB_OK);
         }
         void *two = op_test_copy(&s.t, &s.dtable);
         op_test_restore(&s.t, &s.dtable, start);
         s.t.env.threads = 1;
-        assert_int_equal(ebb_embed_backward_cpu(&s.t.env, &args), EBB_OK);
-        assert_int_equal(ebb_embed_backward_cpu(&s.t.env, &args), EBB_OK);
+        assert_int_equal(op_test_run(&s.t, EBB_OP_embed_backward, &args), EBB_OK);
+        assert_int_equal(op_test_run(&s.t, EBB_OP_embed_backward, &args), EBB_OK);
         assert_true(op_test_same(&s.t, &s.dtable, two));
         free(want), free(start), free(two);
         op_test_end(&s.t);
@@ -126,8 +126,8 @@ static void no_tokens_change_nothing(void **state)
         .ids = s.ids, .dx = s.x, .dtable = s.dtable, .scratch = s.scratch};
     struct ebb_embed_forward forward = {.ids = s.ids, .table = s.table, .y = s.x};
     void *dtable = op_test_copy(&s.t, &s.dtable), *x = op_test_copy(&s.t, &s.x);
-    assert_int_equal(ebb_embed_backward_cpu(&s.t.env, &backward), EBB_OK);
-    assert_int_equal(ebb_embed_forward_cpu(&s.t.env, &forward), EBB_OK);
+    assert_int_equal(op_test_run(&s.t, EBB_OP_embed_backward, &backward), EBB_OK);
+    assert_int_equal(op_test_run(&s.t, EBB_OP_embed_forward, &forward), EBB_OK);
     assert_true(op_test_same(&s.t, &s.dtable, dtable));
     assert_true(op_test_same(&s.t, &s.x, x));
     free(dtable), free(x);
@@ -137,19 +137,48 @@ static void no_tokens_change_nothing(void **state)
 static void an_id_outside_the_vocabulary_is_an_error_that_names_it(void **state)
 {
     (void)state;
+    op_test_cpu_only("ids are the host's to check");
     static const int32_t bad[] = {12, -1};
     for (int k = 0; k < 2; k++) {
         struct setup s;
         prepare(&s, EBB_F32, 10, 12, 7);
         op_test_set(&s.t, &s.ids, 0, 4, bad[k]);
         struct ebb_embed_forward forward = {.ids = s.ids, .table = s.table, .y = s.x};
-        assert_int_equal(ebb_embed_forward_cpu(&s.t.env, &forward), EBB_FAILED);
+        assert_int_equal(op_test_run(&s.t, EBB_OP_embed_forward, &forward), EBB_FAILED);
         assert_non_null(strstr(ebb_error_text(s.t.env.ctx),
                                k == 0 ? "token 4 has id 12" : "token 4 has id -1"));
         assert_non_null(strstr(ebb_error_text(s.t.env.ctx), "vocabulary of 12"));
         struct ebb_embed_backward backward = {
             .ids = s.ids, .dx = s.x, .dtable = s.dtable, .scratch = s.scratch};
-        assert_int_equal(ebb_embed_backward_cpu(&s.t.env, &backward), EBB_FAILED);
+        assert_int_equal(op_test_run(&s.t, EBB_OP_embed_backward, &backward), EBB_FAILED);
+        op_test_end(&s.t);
+    }
+}
+
+static void an_id_that_nobody_checked_reads_nan_and_adds_nothing(void **state)
+{
+    (void)state;
+    op_test_gpu_only("such an id is an error");
+    static const int32_t bad[] = {12, -1};
+    for (int k = 0; k < 2; k++) {
+        struct setup s;
+        prepare(&s, EBB_F32, 10, 12, 7);
+        struct ebb_embed_backward backward = {
+            .ids = s.ids, .dx = s.x, .dtable = s.dtable, .scratch = s.scratch};
+        void *start = op_test_copy(&s.t, &s.dtable), *x = op_test_copy(&s.t, &s.x);
+        for (int64_t j = 0; j < 7; j++) op_test_set(&s.t, &s.x, 4, j, 0);
+        assert_int_equal(op_test_run(&s.t, EBB_OP_embed_backward, &backward), EBB_OK);
+        void *without = op_test_copy(&s.t, &s.dtable); /* token 4 has added zeros */
+        op_test_restore(&s.t, &s.dtable, start);
+        op_test_restore(&s.t, &s.x, x);
+        op_test_set(&s.t, &s.ids, 0, 4, bad[k]);
+        assert_int_equal(op_test_run(&s.t, EBB_OP_embed_backward, &backward), EBB_OK);
+        assert_true(op_test_same(&s.t, &s.dtable, without));
+        struct ebb_embed_forward forward = {.ids = s.ids, .table = s.table, .y = s.x};
+        assert_int_equal(op_test_run(&s.t, EBB_OP_embed_forward, &forward), EBB_OK);
+        for (int64_t i = 0; i < 10; i++)
+            assert_int_equal(isnan(op_test_get(&s.t, &s.x, i, 6)) != 0, i == 4);
+        free(start), free(x), free(without);
         op_test_end(&s.t);
     }
 }
@@ -162,6 +191,7 @@ int main(void)
         cmocka_unit_test(backward_adds_tokens_in_ascending_order),
         cmocka_unit_test(no_tokens_change_nothing),
         cmocka_unit_test(an_id_outside_the_vocabulary_is_an_error_that_names_it),
+        cmocka_unit_test(an_id_that_nobody_checked_reads_nan_and_adds_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -58,7 +58,7 @@ static void a_split_master_joins_to_the_same_bits(void **state)
 
 struct setup {
     struct op_test t;
-    struct ebb_view w, lo, master, grad, m, v, step, sums;
+    struct ebb_view w, lo, master, grad, m, v, step, sums, scratch;
     int64_t rows, cols;
 };
 
@@ -109,6 +109,7 @@ static void prepare(struct setup *s, enum place place, int64_t rows, int64_t col
     s->v = op_test_tensor(t, EBB_F32, rows, cols, cols);
     s->step = op_test_tensor(t, EBB_U8, 1, sizeof(struct ebb_step), sizeof(struct ebb_step));
     s->sums = op_test_tensor(t, EBB_U8, 1, sizeof(struct ebb_sums), sizeof(struct ebb_sums));
+    s->scratch = op_test_scratch(t, ebb_norm_squared_scratch(&t->target));
     memset(step_of(s), 0, sizeof(struct ebb_step));
     memset(sums_of(s), 0, sizeof(struct ebb_sums));
     step_of(s)->seed = 5;
@@ -124,6 +125,13 @@ static void prepare(struct setup *s, enum place place, int64_t rows, int64_t col
     }
 }
 
+/* With the host's copy of the step block as it stands in the tensor. */
+static void run(struct setup *s, enum ebb_op op, const void *args)
+{
+    s->t.step = *step_of(s);
+    assert_int_equal(op_test_run(&s->t, op, args), EBB_OK);
+}
+
 static void norm_squared_is_exact_and_does_not_depend_on_tiles_or_threads(void **state)
 {
     (void)state;
@@ -131,7 +139,7 @@ static void norm_squared_is_exact_and_does_not_depend_on_tiles_or_threads(void *
     for (int k = 0; k < 4; k++) {
         struct setup s;
         prepare(&s, PLACE_F32, sizes[k][0], sizes[k][1]);
-        struct ebb_norm_squared args = {.grad = s.grad, .sums = s.sums};
+        struct ebb_norm_squared args = {.grad = s.grad, .sums = s.sums, .scratch = s.scratch};
         long double exact = 3;
         for (int64_t i = 0; i < s.rows; i++) {
             for (int64_t j = 0; j < s.cols; j++) {
@@ -140,7 +148,7 @@ static void norm_squared_is_exact_and_does_not_depend_on_tiles_or_threads(void *
             }
         }
         sums_of(&s)->norm_squared = 3;
-        assert_int_equal(ebb_norm_squared_cpu(&s.t.env, &args), EBB_OK);
+        run(&s, EBB_OP_norm_squared, &args);
         double got = sums_of(&s)->norm_squared;
         assert_true(fabs(got - (double)exact) <= 1e-13 * (double)exact);
         sums_of(&s)->norm_squared = 3;
@@ -149,16 +157,21 @@ static void norm_squared_is_exact_and_does_not_depend_on_tiles_or_threads(void *
             struct ebb_norm_squared row = args;
             row.grad.rows = 1;
             row.grad.offset = i * row.grad.stride * 4;
-            assert_int_equal(ebb_norm_squared_cpu(&s.t.env, &row), EBB_OK);
+            run(&s, EBB_OP_norm_squared, &row);
+        }
+        if (op_test_on_gpu()) { /* parts are shares of a matrix there: rows are added otherwise */
+            assert_true(fabs(sums_of(&s)->norm_squared - got) <= 1e-13 * got);
+            sums_of(&s)->norm_squared = 3;
+            run(&s, EBB_OP_norm_squared, &args);
         }
         assert_true(sums_of(&s)->norm_squared == got);
         op_test_fill(&s.t, &s.grad, 1e30, 1e30); /* squares that fp32 does not hold */
         sums_of(&s)->norm_squared = 0;
-        assert_int_equal(ebb_norm_squared_cpu(&s.t.env, &args), EBB_OK);
+        run(&s, EBB_OP_norm_squared, &args);
         assert_true(fabs(sums_of(&s)->norm_squared / (1e60 * (double)(s.rows * s.cols)) - 1) <
                     1e-6);
         op_test_set(&s.t, &s.grad, s.rows - 1, s.cols - 1, (double)NAN);
-        assert_int_equal(ebb_norm_squared_cpu(&s.t.env, &args), EBB_OK);
+        run(&s, EBB_OP_norm_squared, &args);
         assert_true(isnan(sums_of(&s)->norm_squared));
         op_test_end(&s.t);
     }
@@ -170,7 +183,7 @@ static void clip_with(struct setup *s, double norm_squared, double weight, doubl
     sums_of(s)->norm_squared = norm_squared;
     step_of(s)->total_weight = weight;
     step_of(s)->max_grad_norm = max;
-    assert_int_equal(ebb_clip_cpu(&s->t.env, &args), EBB_OK);
+    run(s, EBB_OP_clip, &args);
 }
 
 static void clip_scales_down_only_what_is_above_the_limit(void **state)
@@ -281,7 +294,7 @@ static void adamw_agrees_with_the_formula_wherever_the_value_lives(void **state)
             double *v = op_test_doubles(&s.t, &s.v), *w = malloc(sizeof(double) * 9 * 1029);
             assert_non_null(w);
             for (int64_t k = 0; k < 9 * 1029; k++) w[k] = (double)value_of(&s, k / 1029, k % 1029);
-            assert_int_equal(ebb_adamw_cpu(&s.t.env, &args), EBB_OK);
+            run(&s, EBB_OP_adamw, &args);
             for (int64_t k = 0; k < 9 * 1029; k++) {
                 double gk = g[k] * 0.125;
                 double mk = 0.9 * m[k] + 0.1 * gk, vk = 0.999 * v[k] + 0.001 * gk * gk;
@@ -315,7 +328,7 @@ static void sgd_agrees_with_the_formula_wherever_the_value_lives(void **state)
             double *w = malloc(sizeof(double) * 3 * 2051);
             assert_non_null(w);
             for (int64_t e = 0; e < 3 * 2051; e++) w[e] = (double)value_of(&s, e / 2051, e % 2051);
-            assert_int_equal(ebb_sgd_cpu(&s.t.env, &args), EBB_OK);
+            run(&s, EBB_OP_sgd, &args);
             for (int64_t e = 0; e < 3 * 2051; e++) {
                 double d = g[e] * 0.125 + 0.05 * w[e];
                 if (momentum > 0 && step > 1) d += momentum * m[e];
@@ -347,8 +360,7 @@ static void a_step_that_is_not_finite_changes_nothing_but_clears_the_gradient(vo
             before[v] = views[v]->tensor >= 0 ? op_test_copy(&s.t, views[v]) : NULL;
         struct ebb_adamw adamw = adamw_of(&s);
         struct ebb_sgd sgd = sgd_of(&s, 0.9);
-        assert_int_equal(k % 2 ? ebb_adamw_cpu(&s.t.env, &adamw) : ebb_sgd_cpu(&s.t.env, &sgd),
-                         EBB_OK);
+        run(&s, k % 2 ? EBB_OP_adamw : EBB_OP_sgd, k % 2 ? (void *)&adamw : (void *)&sgd);
         for (int v = 0; v < 5; v++) {
             if (before[v] != NULL) assert_true(op_test_same(&s.t, views[v], before[v]));
             free(before[v]);
@@ -371,7 +383,7 @@ static void a_sweep_is_the_same_for_any_threads_and_in_blocks(void **state)
         for (int v = 0; v < 6; v++)
             before[v] = views[v]->tensor >= 0 ? op_test_copy(&s.t, views[v]) : NULL;
         struct ebb_adamw args = adamw_of(&s);
-        assert_int_equal(ebb_adamw_cpu(&s.t.env, &args), EBB_OK);
+        run(&s, EBB_OP_adamw, &args);
         for (int v = 0; v < 6; v++) {
             if (before[v] == NULL) continue;
             after[v] = op_test_copy(&s.t, views[v]);
@@ -389,7 +401,7 @@ static void a_sweep_is_the_same_for_any_threads_and_in_blocks(void **state)
                 parts[v]->rows = 20 - start < 7 ? 20 - start : 7;
                 parts[v]->row0 = start;
             }
-            assert_int_equal(ebb_adamw_cpu(&s.t.env, &block), EBB_OK);
+            run(&s, EBB_OP_adamw, &block);
         }
         for (int v = 0; v < 6; v++) {
             if (before[v] != NULL) assert_true(op_test_same(&s.t, views[v], after[v]));
@@ -410,14 +422,16 @@ static void stochastic_rounding_takes_sixteen_bits_of_philox_an_element(void **s
     args.weight_decay = 0;
     sums_of(&s)->factor = 1;
     double *g = op_test_doubles(&s.t, &s.grad), *w = op_test_doubles(&s.t, &s.w);
-    assert_int_equal(ebb_sgd_cpu(&s.t.env, &args), EBB_OK);
+    run(&s, EBB_OP_sgd, &args);
     /* the same on every rank: replicas of a weight must round alike */
     uint64_t key = ebb_random_key(5, 4, 0, 0, 3);
     for (uint64_t e = 0; e < 5 * 1003; e++) {
         uint32_t words[4];
         ebb_philox(key, e / 8, words);
         uint32_t random = words[e % 8 / 2] >> (e % 2 * 16) & 0xffffu;
-        float value = (float)w[e] - 0.01f * (float)g[e];
+        /* the GPU multiplies and adds in one */
+        float value = op_test_on_gpu() ? fmaf(-0.01f, (float)g[e], (float)w[e])
+                                       : (float)w[e] - 0.01f * (float)g[e];
         uint32_t want = (bits_of(value) + random) >> 16;
         assert_int_equal(*(uint16_t *)op_test_at(&s.t, &s.w, (int64_t)e / 1003, (int64_t)e % 1003),
                          want);
@@ -437,7 +451,7 @@ static void stochastic_rounding_is_right_on_average_and_keeps_what_fits(void **s
     sums_of(&s)->factor = 1;
     op_test_fill(&s.t, &s.w, 1, 1);
     op_test_fill(&s.t, &s.grad, -0.1, -0.1); /* w + 0.001: an eighth of the way to 1.0078125 */
-    assert_int_equal(ebb_sgd_cpu(&s.t.env, &args), EBB_OK);
+    run(&s, EBB_OP_sgd, &args);
     double sum = 0;
     for (int64_t e = 0; e < N * N; e++) {
         double got = op_test_get(&s.t, &s.w, e / N, e % N);
@@ -447,10 +461,10 @@ static void stochastic_rounding_is_right_on_average_and_keeps_what_fits(void **s
     double up = 0.001 / 0.0078125, sigma = 0.0078125 * sqrt(up * (1 - up)) / N;
     assert_true(fabs(sum / (N * N) - 1.001) < 4 * sigma);
     void *before = op_test_copy(&s.t, &s.w); /* the gradient is zero now: nothing may move */
-    assert_int_equal(ebb_sgd_cpu(&s.t.env, &args), EBB_OK);
+    run(&s, EBB_OP_sgd, &args);
     assert_true(op_test_same(&s.t, &s.w, before));
     op_test_fill(&s.t, &s.grad, (double)NAN, (double)NAN);
-    assert_int_equal(ebb_sgd_cpu(&s.t.env, &args), EBB_OK);
+    run(&s, EBB_OP_sgd, &args);
     assert_true(isnan(op_test_get(&s.t, &s.w, 3, 3)));
     free(before);
     op_test_end(&s.t);
@@ -467,7 +481,7 @@ static void a_split_master_learns_what_bf16_alone_would_lose(void **state)
     for (int64_t j = 0; j < 64; j++) set_value(&s, 0, j, 1);
     for (int step = 0; step < 100; step++) {
         op_test_fill(&s.t, &s.grad, -0.01, -0.01); /* 1e-4 a step: a fortieth of half a bf16 step */
-        assert_int_equal(ebb_sgd_cpu(&s.t.env, &args), EBB_OK);
+        run(&s, EBB_OP_sgd, &args);
     }
     for (int64_t j = 0; j < 64; j++) {
         assert_true(fabs((double)value_of(&s, 0, j) - 1.01) < 1e-5);

@@ -3,6 +3,7 @@
 #include "op_test.h"
 
 #include "op/rmsnorm.h"
+#include "op/scratch_int.h"
 
 static const struct {
     enum ebb_dtype dtype;
@@ -43,7 +44,7 @@ static void forward_agrees_with_the_formula(void **state)
                                            .eps = (float)eps};
         op_test_fill(&t, &args.x, -2, 3);
         op_test_fill(&t, &args.w, 0.5, 1.5);
-        assert_int_equal(ebb_rmsnorm_forward_cpu(&t.env, &args), EBB_OK);
+        assert_int_equal(op_test_run(&t, EBB_OP_rmsnorm_forward, &args), EBB_OK);
         double *x = op_test_doubles(&t, &args.x), *w = op_test_doubles(&t, &args.w);
         int64_t other = 0;
         for (int64_t i = 0; i < rows; i++) {
@@ -62,7 +63,7 @@ static void forward_agrees_with_the_formula(void **state)
         assert_true(other <= rows * cols / 200); /* only where r's last bit decides */
         void *two = op_test_copy(&t, &args.y);
         t.env.threads = 1;
-        assert_int_equal(ebb_rmsnorm_forward_cpu(&t.env, &args), EBB_OK);
+        assert_int_equal(op_test_run(&t, EBB_OP_rmsnorm_forward, &args), EBB_OK);
         assert_true(op_test_same(&t, &args.y, two));
         free(x), free(w), free(two);
         op_test_end(&t);
@@ -80,10 +81,10 @@ static void forward_may_write_over_its_input(void **state)
                                        .eps = (float)eps};
     op_test_fill(&t, &args.x, -2, 3);
     op_test_fill(&t, &args.w, 0.5, 1.5);
-    assert_int_equal(ebb_rmsnorm_forward_cpu(&t.env, &args), EBB_OK);
+    assert_int_equal(op_test_run(&t, EBB_OP_rmsnorm_forward, &args), EBB_OK);
     void *apart = op_test_copy(&t, &args.y);
     args.y = args.x;
-    assert_int_equal(ebb_rmsnorm_forward_cpu(&t.env, &args), EBB_OK);
+    assert_int_equal(op_test_run(&t, EBB_OP_rmsnorm_forward, &args), EBB_OK);
     assert_true(op_test_same(&t, &args.y, apart));
     free(apart);
     op_test_end(&t);
@@ -105,6 +106,7 @@ static void prepare(struct backward *b, enum ebb_dtype dtype, int64_t rows, int6
     b->args.dy = op_test_tensor(t, dtype, rows, cols, cols + 5);
     b->args.dx = op_test_tensor(t, dtype, rows, cols, cols + 2);
     b->args.dw = op_test_tensor(t, EBB_F32, 1, cols, cols);
+    b->args.scratch = op_test_scratch(t, ebb_rmsnorm_backward_scratch(rows, cols, &t->target));
     b->args.eps = (float)eps;
     b->args.overwrite = overwrite;
     op_test_fill(t, &b->args.x, -2, 3);
@@ -132,7 +134,7 @@ static void backward_agrees_with_finite_differences(void **state)
         struct backward b;
         int64_t rows = sizes[k / 2].rows, cols = sizes[k / 2].cols;
         prepare(&b, sizes[k / 2].dtype, rows, cols, k % 2);
-        assert_int_equal(ebb_rmsnorm_backward_cpu(&b.t.env, &b.args), EBB_OK);
+        assert_int_equal(op_test_run(&b.t, EBB_OP_rmsnorm_backward, &b.args), EBB_OK);
         const double h = 1e-5;
         for (int64_t i = 0; i < rows; i++) {
             double *x = b.x + i * cols;
@@ -170,12 +172,12 @@ static void backward_is_the_same_for_any_number_of_threads(void **state)
         struct backward b;
         prepare(&b, sizes[k].dtype, sizes[k].rows, sizes[k].cols, 0);
         void *dx = op_test_copy(&b.t, &b.args.dx), *dw = op_test_copy(&b.t, &b.args.dw);
-        assert_int_equal(ebb_rmsnorm_backward_cpu(&b.t.env, &b.args), EBB_OK);
+        assert_int_equal(op_test_run(&b.t, EBB_OP_rmsnorm_backward, &b.args), EBB_OK);
         void *dx2 = op_test_copy(&b.t, &b.args.dx), *dw2 = op_test_copy(&b.t, &b.args.dw);
         op_test_restore(&b.t, &b.args.dx, dx);
         op_test_restore(&b.t, &b.args.dw, dw);
         b.t.env.threads = 1;
-        assert_int_equal(ebb_rmsnorm_backward_cpu(&b.t.env, &b.args), EBB_OK);
+        assert_int_equal(op_test_run(&b.t, EBB_OP_rmsnorm_backward, &b.args), EBB_OK);
         assert_true(op_test_same(&b.t, &b.args.dx, dx2));
         assert_true(op_test_same(&b.t, &b.args.dw, dw2));
         free(dx), free(dw), free(dx2), free(dw2);
@@ -189,11 +191,14 @@ static void backward_in_tiles_is_bitwise_the_whole(void **state)
     struct backward b;
     prepare(&b, EBB_BF16, 150, 90, 0);
     void *dx = op_test_copy(&b.t, &b.args.dx), *dw = op_test_copy(&b.t, &b.args.dw);
-    assert_int_equal(ebb_rmsnorm_backward_cpu(&b.t.env, &b.args), EBB_OK);
+    assert_int_equal(op_test_run(&b.t, EBB_OP_rmsnorm_backward, &b.args), EBB_OK);
     void *dx2 = op_test_copy(&b.t, &b.args.dx), *dw2 = op_test_copy(&b.t, &b.args.dw);
     op_test_restore(&b.t, &b.args.dx, dx);
     op_test_restore(&b.t, &b.args.dw, dw);
-    static const int64_t starts[] = {0, 17, 100, 150};
+    /* where the GPU's parts of the rows end, tiles may */
+    static const int64_t anywhere[] = {0, 17, 100, 150},
+                         between_parts[] = {0, EBB_CUDA_PART_ROWS, 6 * EBB_CUDA_PART_ROWS, 150};
+    const int64_t *starts = op_test_on_gpu() ? between_parts : anywhere;
     for (int k = 0; k < 3; k++) {
         struct ebb_rmsnorm_backward part = b.args;
         struct ebb_view *views[] = {&part.x, &part.dy, &part.dx};
@@ -201,7 +206,7 @@ static void backward_in_tiles_is_bitwise_the_whole(void **state)
             views[v]->offset = starts[k] * views[v]->stride * 2;
             views[v]->rows = starts[k + 1] - starts[k];
         }
-        assert_int_equal(ebb_rmsnorm_backward_cpu(&b.t.env, &part), EBB_OK);
+        assert_int_equal(op_test_run(&b.t, EBB_OP_rmsnorm_backward, &part), EBB_OK);
     }
     assert_true(op_test_same(&b.t, &b.args.dx, dx2));
     assert_true(op_test_same(&b.t, &b.args.dw, dw2));
@@ -215,15 +220,13 @@ static void backward_may_write_over_dy_and_needs_no_dw(void **state)
     for (int overwrite = 0; overwrite < 2; overwrite++) {
         struct backward b;
         prepare(&b, EBB_F32, 70, 1300, 1);
-        assert_int_equal(ebb_rmsnorm_backward_cpu(&b.t.env, &b.args), EBB_OK);
+        assert_int_equal(op_test_run(&b.t, EBB_OP_rmsnorm_backward, &b.args), EBB_OK);
         double *apart = op_test_doubles(&b.t, &b.args.dx), *dw = op_test_doubles(&b.t, &b.args.dw);
         op_test_fill(&b.t, &b.args.dw, 0, 0);
         b.args.dx = b.args.dy;
         b.args.overwrite = overwrite;
-        if (overwrite) {
-            b.args.dw = ebb_view_none();
-        }
-        assert_int_equal(ebb_rmsnorm_backward_cpu(&b.t.env, &b.args), EBB_OK);
+        if (overwrite) b.args.dw = b.args.scratch = ebb_view_none();
+        assert_int_equal(op_test_run(&b.t, EBB_OP_rmsnorm_backward, &b.args), EBB_OK);
         for (int64_t i = 0; i < 70 * 1300; i++) {
             double want = apart[i] + (overwrite ? 0 : b.dy[i]);
             op_test_close(&b.t, &b.args.dx, i / 1300, i % 1300, want, 0, 2e-7);
@@ -248,11 +251,11 @@ static void only_live_rows_are_touched(void **state)
     op_test_live(&b.args.x, EBB_EXTENT_TOKENS, 8);
     b.t.step.tokens = 8;
     void *dx = op_test_copy(&b.t, &b.args.dx), *dw = op_test_copy(&b.t, &b.args.dw);
-    assert_int_equal(ebb_rmsnorm_forward_cpu(&b.t.env, &forward), EBB_OK);
-    assert_int_equal(ebb_rmsnorm_backward_cpu(&b.t.env, &b.args), EBB_OK);
+    assert_int_equal(op_test_run(&b.t, EBB_OP_rmsnorm_forward, &forward), EBB_OK);
+    assert_int_equal(op_test_run(&b.t, EBB_OP_rmsnorm_backward, &b.args), EBB_OK);
     assert_true(op_test_same(&b.t, &b.args.dx, dx) && op_test_same(&b.t, &b.args.dw, dw));
     b.t.step.tokens = 12;
-    assert_int_equal(ebb_rmsnorm_forward_cpu(&b.t.env, &forward), EBB_OK);
+    assert_int_equal(op_test_run(&b.t, EBB_OP_rmsnorm_forward, &forward), EBB_OK);
     for (int64_t i = 0; i < 9; i++) {
         assert_int_equal(op_test_get(&b.t, &b.args.dx, i, 3) == b.dx[i * 20 + 3], i >= 4);
     }
@@ -272,7 +275,7 @@ static void a_row_with_nan_stays_nan_and_zeros_stay_finite(void **state)
     op_test_fill(&t, &args.x, 0, 0);
     op_test_fill(&t, &args.w, 1, 1);
     op_test_set(&t, &args.x, 1, 7, (double)NAN);
-    assert_int_equal(ebb_rmsnorm_forward_cpu(&t.env, &args), EBB_OK);
+    assert_int_equal(op_test_run(&t, EBB_OP_rmsnorm_forward, &args), EBB_OK);
     for (int64_t j = 0; j < 40; j++) {
         assert_true(op_test_get(&t, &args.y, 0, j) == 0 && op_test_get(&t, &args.y, 2, j) == 0);
         assert_true(isnan(op_test_get(&t, &args.y, 1, j)));

@@ -44,9 +44,9 @@ static void prepare(struct setup *s, int size, bool norms)
     s->y = op_test_tensor(t, dtype, s->rows, all, all + 1);
     s->dq_norm = norms ? op_test_tensor(t, EBB_F32, 1, s->dim, s->dim) : ebb_view_none();
     s->dk_norm = norms ? op_test_tensor(t, EBB_F32, 1, s->dim, s->dim) : ebb_view_none();
-    int64_t bytes = ebb_rotary_backward_scratch(s->rows, s->dim, norms, 2);
+    int64_t bytes = ebb_rotary_backward_scratch(s->rows, s->dim, norms, &t->target);
     assert_int_equal(bytes > 0, norms);
-    s->scratch = norms ? op_test_tensor(t, EBB_U8, 1, bytes, bytes) : ebb_view_none();
+    s->scratch = op_test_scratch(t, bytes);
     op_test_live(&s->x, EBB_EXTENT_TOKENS, 0);
     op_test_live(&s->y, EBB_EXTENT_TOKENS, 0);
     t->step.tokens = s->rows;
@@ -130,7 +130,7 @@ static void forward_agrees_with_the_formula(void **state)
         double *x = op_test_doubles(&s.t, &s.x), *y_before = op_test_doubles(&s.t, &s.y);
         double *qw = s.norms ? op_test_doubles(&s.t, &s.q_norm) : NULL;
         double *kw = s.norms ? op_test_doubles(&s.t, &s.k_norm) : NULL;
-        assert_int_equal(ebb_rotary_forward_cpu(&s.t.env, &args), EBB_OK);
+        assert_int_equal(op_test_run(&s.t, EBB_OP_rotary_forward, &args), EBB_OK);
         for (int64_t i = 0; i < s.rows; i++) {
             int64_t position = (int64_t)op_test_get(&s.t, &s.positions, 0, i);
             for (int64_t h = 0; h < s.heads + s.kv_heads; h++) {
@@ -147,7 +147,7 @@ static void forward_agrees_with_the_formula(void **state)
         double *apart = op_test_doubles(&s.t, &s.y);
         args.y = args.x; /* in place, with one thread: the same bits */
         s.t.env.threads = 1;
-        assert_int_equal(ebb_rotary_forward_cpu(&s.t.env, &args), EBB_OK);
+        assert_int_equal(op_test_run(&s.t, EBB_OP_rotary_forward, &args), EBB_OK);
         for (int64_t i = 0; i < s.rows; i++) {
             for (int64_t j = 0; j < s.used; j++) {
                 assert_true(op_test_get(&s.t, &s.x, i, j) == apart[i * s.y.cols + j]);
@@ -189,7 +189,7 @@ static void backward_agrees_with_finite_differences(void **state)
             dw[0] = op_test_doubles(&s.t, &s.dq_norm);
             dw[1] = op_test_doubles(&s.t, &s.dk_norm);
         }
-        assert_int_equal(ebb_rotary_backward_cpu(&s.t.env, &args), EBB_OK);
+        assert_int_equal(op_test_run(&s.t, EBB_OP_rotary_backward, &args), EBB_OK);
         for (int64_t i = 0; i < s.rows; i++) {
             int64_t position = (int64_t)op_test_get(&s.t, &s.positions, 0, i);
             for (int64_t h = 0; h < s.heads + s.kv_heads; h++) {
@@ -228,24 +228,24 @@ static void backward_is_the_same_for_any_number_of_threads_and_adds(void **state
         op_test_fill(&s.t, &s.dq_norm, 0, 0);
         op_test_fill(&s.t, &s.dk_norm, 0, 0);
         void *dy = op_test_copy(&s.t, &s.y), *zero = op_test_copy(&s.t, &s.dq_norm);
-        assert_int_equal(ebb_rotary_backward_cpu(&s.t.env, &args), EBB_OK);
+        assert_int_equal(op_test_run(&s.t, EBB_OP_rotary_backward, &args), EBB_OK);
         double *once = op_test_doubles(&s.t, &s.dq_norm);
         void *dx = op_test_copy(&s.t, &s.y), *dq = op_test_copy(&s.t, &s.dq_norm),
              *dk = op_test_copy(&s.t, &s.dk_norm);
         op_test_restore(&s.t, &s.y, dy);
-        assert_int_equal(ebb_rotary_backward_cpu(&s.t.env, &args), EBB_OK);
+        assert_int_equal(op_test_run(&s.t, EBB_OP_rotary_backward, &args), EBB_OK);
         for (int64_t j = 0; j < s.dim; j++)
             op_test_close(&s.t, &s.dq_norm, 0, j, 2 * once[j], 1e-6, 1e-5);
         op_test_restore(&s.t, &s.y, dy);
         op_test_restore(&s.t, &s.dq_norm, zero);
         op_test_restore(&s.t, &s.dk_norm, zero);
         s.t.env.threads = 1;
-        assert_int_equal(ebb_rotary_backward_cpu(&s.t.env, &args), EBB_OK);
+        assert_int_equal(op_test_run(&s.t, EBB_OP_rotary_backward, &args), EBB_OK);
         assert_true(op_test_same(&s.t, &s.y, dx));
         assert_true(op_test_same(&s.t, &s.dq_norm, dq) && op_test_same(&s.t, &s.dk_norm, dk));
         op_test_restore(&s.t, &s.y, dy); /* frozen norms need neither sums nor scratch */
         args.dq_norm = args.dk_norm = args.scratch = ebb_view_none();
-        assert_int_equal(ebb_rotary_backward_cpu(&s.t.env, &args), EBB_OK);
+        assert_int_equal(op_test_run(&s.t, EBB_OP_rotary_backward, &args), EBB_OK);
         assert_true(op_test_same(&s.t, &s.y, dx));
         free(dy), free(zero), free(once), free(dx), free(dq), free(dk);
         op_test_end(&s.t);
@@ -259,11 +259,11 @@ static void without_positions_the_cache_counts(void **state)
     prepare(&s, 1, false);
     struct ebb_rotary_forward args = forward_of(&s);
     for (int64_t i = 0; i < s.rows; i++) op_test_set(&s.t, &s.positions, 0, i, (double)(20 + i));
-    assert_int_equal(ebb_rotary_forward_cpu(&s.t.env, &args), EBB_OK);
+    assert_int_equal(op_test_run(&s.t, EBB_OP_rotary_forward, &args), EBB_OK);
     void *given = op_test_copy(&s.t, &s.y);
     args.positions = ebb_view_none();
     s.t.step.cached = 20;
-    assert_int_equal(ebb_rotary_forward_cpu(&s.t.env, &args), EBB_OK);
+    assert_int_equal(op_test_run(&s.t, EBB_OP_rotary_forward, &args), EBB_OK);
     assert_true(op_test_same(&s.t, &s.y, given));
     free(given);
     op_test_end(&s.t);
@@ -275,7 +275,7 @@ static void a_tile_takes_its_own_positions(void **state)
     struct setup s;
     prepare(&s, 1, true);
     struct ebb_rotary_forward args = forward_of(&s);
-    assert_int_equal(ebb_rotary_forward_cpu(&s.t.env, &args), EBB_OK);
+    assert_int_equal(op_test_run(&s.t, EBB_OP_rotary_forward, &args), EBB_OK);
     void *whole = op_test_copy(&s.t, &s.y);
     op_test_fill(&s.t, &s.y, 0, 0);
     struct ebb_rotary_forward last = args;
@@ -284,14 +284,14 @@ static void a_tile_takes_its_own_positions(void **state)
     last.x.row0 = 4;
     args.x.rows = 4;
     last.x.rows = last.y.rows = s.rows - 4;
-    assert_int_equal(ebb_rotary_forward_cpu(&s.t.env, &args), EBB_OK);
-    assert_int_equal(ebb_rotary_forward_cpu(&s.t.env, &last), EBB_OK);
+    assert_int_equal(op_test_run(&s.t, EBB_OP_rotary_forward, &args), EBB_OK);
+    assert_int_equal(op_test_run(&s.t, EBB_OP_rotary_forward, &last), EBB_OK);
     for (int64_t i = 0; i < s.rows; i++) {
         const char *got = op_test_at(&s.t, &s.y, i, 0), *base = op_test_at(&s.t, &s.y, 0, 0);
         assert_memory_equal(got, (const char *)whole + (got - base), (size_t)s.used * 4);
     }
     s.t.step.tokens = 0;
-    assert_int_equal(ebb_rotary_forward_cpu(&s.t.env, &args), EBB_OK);
+    assert_int_equal(op_test_run(&s.t, EBB_OP_rotary_forward, &args), EBB_OK);
     free(whole);
     op_test_end(&s.t);
 }
@@ -299,19 +299,48 @@ static void a_tile_takes_its_own_positions(void **state)
 static void a_position_behind_the_table_is_an_error_that_names_it(void **state)
 {
     (void)state;
+    op_test_cpu_only("positions are the host's to check");
     struct setup s;
     prepare(&s, 1, false);
     op_test_set(&s.t, &s.positions, 0, 2, POSITIONS);
     struct ebb_rotary_forward forward = forward_of(&s);
-    assert_int_equal(ebb_rotary_forward_cpu(&s.t.env, &forward), EBB_FAILED);
+    assert_int_equal(op_test_run(&s.t, EBB_OP_rotary_forward, &forward), EBB_FAILED);
     assert_non_null(
         strstr(ebb_error_text(s.t.env.ctx), "token 2 has position 64, the table has 64"));
     ebb_error_clear(s.t.env.ctx);
     struct ebb_rotary_backward backward = backward_of(&s);
-    assert_int_equal(ebb_rotary_backward_cpu(&s.t.env, &backward), EBB_FAILED);
-    forward.head_dim = 7;
+    assert_int_equal(op_test_run(&s.t, EBB_OP_rotary_backward, &backward), EBB_FAILED);
     ebb_error_clear(s.t.env.ctx);
-    assert_int_equal(ebb_rotary_forward_cpu(&s.t.env, &forward), EBB_UNSUPPORTED);
+    op_test_end(&s.t);
+}
+
+static void a_position_that_nobody_checked_stays_within_the_table(void **state)
+{
+    (void)state;
+    op_test_gpu_only("such a position is an error");
+    struct setup s;
+    prepare(&s, 1, false);
+    struct ebb_rotary_forward args = forward_of(&s);
+    op_test_set(&s.t, &s.positions, 0, 1, 0);
+    op_test_set(&s.t, &s.positions, 0, 2, POSITIONS - 1);
+    assert_int_equal(op_test_run(&s.t, EBB_OP_rotary_forward, &args), EBB_OK);
+    void *nearest = op_test_copy(&s.t, &s.y);
+    op_test_set(&s.t, &s.positions, 0, 1, -1);
+    op_test_set(&s.t, &s.positions, 0, 2, POSITIONS);
+    assert_int_equal(op_test_run(&s.t, EBB_OP_rotary_forward, &args), EBB_OK);
+    assert_true(op_test_same(&s.t, &s.y, nearest));
+    free(nearest);
+    op_test_end(&s.t);
+}
+
+static void an_odd_head_is_refused(void **state)
+{
+    (void)state;
+    struct setup s;
+    prepare(&s, 1, false);
+    struct ebb_rotary_forward forward = forward_of(&s);
+    forward.head_dim = 7;
+    assert_int_equal(op_test_run(&s.t, EBB_OP_rotary_forward, &forward), EBB_UNSUPPORTED);
     assert_non_null(strstr(ebb_error_text(s.t.env.ctx), "heads of size 7"));
     op_test_end(&s.t);
 }
@@ -325,6 +354,8 @@ int main(void)
         cmocka_unit_test(without_positions_the_cache_counts),
         cmocka_unit_test(a_tile_takes_its_own_positions),
         cmocka_unit_test(a_position_behind_the_table_is_an_error_that_names_it),
+        cmocka_unit_test(a_position_that_nobody_checked_stays_within_the_table),
+        cmocka_unit_test(an_odd_head_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,6 +3,7 @@
 #include "op_test.h"
 
 #include "op/rows.h"
+#include "op/scratch_int.h"
 
 static const enum ebb_dtype storage[] = {EBB_F32, EBB_BF16};
 
@@ -17,7 +18,7 @@ static void fill_sets_live_rows_to_zero_and_no_others(void **state)
         op_test_fill(&t, &fill.y, 1, 2);
         op_test_live(&fill.y, EBB_EXTENT_TOKENS, 4);
         t.step.tokens = 9; /* of rows 4 to 12: the first five */
-        assert_int_equal(ebb_fill_cpu(&t.env, &fill), EBB_OK);
+        assert_int_equal(op_test_run(&t, EBB_OP_fill, &fill), EBB_OK);
         for (int64_t i = 0; i < 9; i++) {
             for (int64_t j = 0; j < 7000; j++) {
                 double got = op_test_get(&t, &fill.y, i, j);
@@ -26,7 +27,7 @@ static void fill_sets_live_rows_to_zero_and_no_others(void **state)
         }
         t.step.tokens = 0;
         op_test_fill(&t, &fill.y, 1, 2);
-        assert_int_equal(ebb_fill_cpu(&t.env, &fill), EBB_OK);
+        assert_int_equal(op_test_run(&t, EBB_OP_fill, &fill), EBB_OK);
         assert_true(op_test_get(&t, &fill.y, 0, 0) >= 1);
         op_test_end(&t);
     }
@@ -51,9 +52,9 @@ static void gather_and_scatter_are_inverse(void **state)
         op_test_fill(&t, &back, 7, 8);
         op_test_live(&y, EBB_EXTENT_LABELS, 2);
         struct ebb_gather_rows gather = {.x = x, .rows = rows, .y = y};
-        assert_int_equal(ebb_gather_rows_cpu(&t.env, &gather), EBB_OK);
+        assert_int_equal(op_test_run(&t, EBB_OP_gather_rows, &gather), EBB_OK);
         struct ebb_scatter_rows scatter = {.x = y, .rows = rows, .y = back};
-        assert_int_equal(ebb_scatter_rows_cpu(&t.env, &scatter), EBB_OK);
+        assert_int_equal(op_test_run(&t, EBB_OP_scatter_rows, &scatter), EBB_OK);
         for (int64_t j = 0; j < 33; j++) {
             for (int64_t i = 0; i < 4; i++) {
                 assert_true(op_test_get(&t, &y, i, j) == op_test_get(&t, &x, where[2 + i], j));
@@ -72,6 +73,7 @@ static void gather_and_scatter_are_inverse(void **state)
 static void a_row_outside_the_matrix_is_an_error_that_names_it(void **state)
 {
     (void)state;
+    op_test_cpu_only("row indices are the host's to check");
     struct op_test t;
     op_test_start(&t);
     struct ebb_view x = op_test_tensor(&t, EBB_F32, 4, 3, 3),
@@ -81,15 +83,56 @@ static void a_row_outside_the_matrix_is_an_error_that_names_it(void **state)
     op_test_set(&t, &rows, 0, 0, 0);
     op_test_set(&t, &rows, 0, 1, 4);
     struct ebb_gather_rows gather = {.x = x, .rows = rows, .y = y};
-    assert_int_equal(ebb_gather_rows_cpu(&t.env, &gather), EBB_FAILED);
+    assert_int_equal(op_test_run(&t, EBB_OP_gather_rows, &gather), EBB_FAILED);
     assert_non_null(strstr(ebb_error_text(t.env.ctx), "row index 4 at place 1"));
     assert_non_null(strstr(ebb_error_text(t.env.ctx), "4 rows"));
     ebb_error_clear(t.env.ctx);
     op_test_set(&t, &rows, 0, 1, -3);
     struct ebb_scatter_rows scatter = {.x = y, .rows = rows, .y = x};
-    assert_int_equal(ebb_scatter_rows_cpu(&t.env, &scatter), EBB_FAILED);
+    assert_int_equal(op_test_run(&t, EBB_OP_scatter_rows, &scatter), EBB_FAILED);
     assert_non_null(strstr(ebb_error_text(t.env.ctx), "scatter_rows: row index -3"));
     op_test_end(&t);
+}
+
+static void a_row_that_nobody_checked_is_left_alone(void **state)
+{
+    (void)state;
+    op_test_gpu_only("such a row is an error");
+    struct op_test t;
+    op_test_start(&t);
+    struct ebb_view x = op_test_tensor(&t, EBB_F32, 4, 3, 3),
+                    rows = op_test_tensor(&t, EBB_I32, 1, 3, 3),
+                    y = op_test_tensor(&t, EBB_F32, 3, 3, 3);
+    op_test_fill(&t, &x, 0, 1);
+    op_test_fill(&t, &y, 5, 6);
+    static const int32_t where[] = {0, 4, -3};
+    for (int64_t i = 0; i < 3; i++) op_test_set(&t, &rows, 0, i, where[i]);
+    struct ebb_gather_rows gather = {.x = x, .rows = rows, .y = y};
+    assert_int_equal(op_test_run(&t, EBB_OP_gather_rows, &gather), EBB_OK);
+    for (int64_t i = 0; i < 3; i++) assert_int_equal(op_test_get(&t, &y, i, 2) >= 5, i > 0);
+    op_test_fill(&t, &y, 5, 6);
+    struct ebb_scatter_rows scatter = {.x = y, .rows = rows, .y = x};
+    assert_int_equal(op_test_run(&t, EBB_OP_scatter_rows, &scatter), EBB_OK);
+    for (int64_t i = 0; i < 4; i++) assert_int_equal(op_test_get(&t, &x, i, 2) >= 5, i == 0);
+    op_test_end(&t);
+}
+
+/* The same order gives the same bits. */
+static float expected_sum(const struct op_test *t, const struct ebb_view *x, int64_t j, float start)
+{
+    int64_t rows = ebb_view_rows(&t->env, x);
+    float sum = start;
+    if (!op_test_on_gpu()) {
+        for (int64_t i = 0; i < rows; i++) sum += (float)op_test_get(t, x, i, j);
+        return sum;
+    }
+    for (int64_t first = 0; first < rows; first += EBB_CUDA_PART_ROWS) {
+        float part = 0;
+        for (int64_t i = first; i < rows && i < first + EBB_CUDA_PART_ROWS; i++)
+            part += (float)op_test_get(t, x, i, j);
+        sum += part;
+    }
+    return sum;
 }
 
 static void column_sum_adds_rows_in_ascending_order(void **state)
@@ -104,22 +147,21 @@ static void column_sum_adds_rows_in_ascending_order(void **state)
             t.step.tokens = rows - 1 + (rows == 1);
             struct ebb_column_sum sum = {.x = op_test_tensor(&t, storage[k], rows, cols, cols + 3),
                                          .y = op_test_tensor(&t, EBB_F32, 1, cols, cols)};
+            sum.scratch = op_test_scratch(&t, ebb_column_sum_scratch(rows, cols, &t.target));
             op_test_live(&sum.x, EBB_EXTENT_TOKENS, 0);
             op_test_fill(&t, &sum.x, -1, 1);
             op_test_fill(&t, &sum.y, -1, 1);
             double *before = op_test_doubles(&t, &sum.y);
             void *start = op_test_copy(&t, &sum.y);
-            assert_int_equal(ebb_column_sum_cpu(&t.env, &sum), EBB_OK);
+            assert_int_equal(op_test_run(&t, EBB_OP_column_sum, &sum), EBB_OK);
             for (int64_t j = 0; j < cols; j++) {
-                float want = (float)before[j]; /* the same order gives the same bits */
-                for (int64_t i = 0; i < t.step.tokens; i++)
-                    want += (float)op_test_get(&t, &sum.x, i, j);
+                float want = expected_sum(&t, &sum.x, j, (float)before[j]);
                 assert_true(op_test_get(&t, &sum.y, 0, j) == (double)want);
             }
             void *two = op_test_copy(&t, &sum.y);
             op_test_restore(&t, &sum.y, start);
             t.env.threads = 1;
-            assert_int_equal(ebb_column_sum_cpu(&t.env, &sum), EBB_OK);
+            assert_int_equal(op_test_run(&t, EBB_OP_column_sum, &sum), EBB_OK);
             assert_true(op_test_same(&t, &sum.y, two));
             free(before), free(start), free(two);
             op_test_end(&t);
@@ -134,10 +176,11 @@ static void column_sum_of_nothing_adds_nothing(void **state)
     op_test_start(&t);
     struct ebb_column_sum sum = {.x = op_test_tensor(&t, EBB_F32, 5, 9, 9),
                                  .y = op_test_tensor(&t, EBB_F32, 1, 9, 9)};
+    sum.scratch = op_test_scratch(&t, ebb_column_sum_scratch(5, 9, &t.target));
     op_test_live(&sum.x, EBB_EXTENT_LABELS, 0);
     op_test_fill(&t, &sum.x, 1, 1);
     op_test_fill(&t, &sum.y, 2, 2);
-    assert_int_equal(ebb_column_sum_cpu(&t.env, &sum), EBB_OK);
+    assert_int_equal(op_test_run(&t, EBB_OP_column_sum, &sum), EBB_OK);
     for (int64_t j = 0; j < 9; j++) assert_true(op_test_get(&t, &sum.y, 0, j) == 2);
     op_test_end(&t);
 }
@@ -154,7 +197,7 @@ static void store_rows_appends_to_the_cache_or_says_that_it_is_full(void **state
     op_test_fill(&t, &store.y, 3, 4);
     t.step.tokens = 3;
     t.step.cached = 7;
-    assert_int_equal(ebb_store_rows_cpu(&t.env, &store), EBB_OK);
+    assert_int_equal(op_test_run(&t, EBB_OP_store_rows, &store), EBB_OK);
     for (int64_t i = 0; i < 10; i++) {
         for (int64_t j = 0; j < 6; j++) {
             double got = op_test_get(&t, &store.y, i, j);
@@ -162,7 +205,7 @@ static void store_rows_appends_to_the_cache_or_says_that_it_is_full(void **state
         }
     }
     t.step.cached = 8;
-    assert_int_equal(ebb_store_rows_cpu(&t.env, &store), EBB_FAILED);
+    assert_int_equal(op_test_run(&t, EBB_OP_store_rows, &store), EBB_FAILED);
     assert_non_null(strstr(ebb_error_text(t.env.ctx),
                            "3 tokens after the 8 in the cache do not fit its 10 rows"));
     op_test_end(&t);
@@ -180,7 +223,7 @@ static void copy_rows_copies_bits(void **state)
     op_test_fill(&t, &copy.y, 3, 4);
     op_test_live(&copy.x, EBB_EXTENT_TOKENS, 0);
     t.step.tokens = 299;
-    assert_int_equal(ebb_copy_rows_cpu(&t.env, &copy), EBB_OK);
+    assert_int_equal(op_test_run(&t, EBB_OP_copy_rows, &copy), EBB_OK);
     for (int64_t i = 0; i < 299; i++) {
         assert_memory_equal(op_test_at(&t, &copy.x, i, 0), op_test_at(&t, &copy.y, i, 0),
                             70 * sizeof(float));
@@ -195,6 +238,7 @@ int main(void)
         cmocka_unit_test(fill_sets_live_rows_to_zero_and_no_others),
         cmocka_unit_test(gather_and_scatter_are_inverse),
         cmocka_unit_test(a_row_outside_the_matrix_is_an_error_that_names_it),
+        cmocka_unit_test(a_row_that_nobody_checked_is_left_alone),
         cmocka_unit_test(column_sum_adds_rows_in_ascending_order),
         cmocka_unit_test(column_sum_of_nothing_adds_nothing),
         cmocka_unit_test(store_rows_appends_to_the_cache_or_says_that_it_is_full),

@@ -30,7 +30,7 @@ static void forward_agrees_with_the_formula(void **state)
             .x = op_test_tensor(&t, sizes[k].dtype, rows, 2 * width, 2 * width + 3),
             .y = op_test_tensor(&t, sizes[k].dtype, rows, width, width + 8)};
         op_test_fill(&t, &args.x, -12, 12);
-        assert_int_equal(ebb_swiglu_forward_cpu(&t.env, &args), EBB_OK);
+        assert_int_equal(op_test_run(&t, EBB_OP_swiglu_forward, &args), EBB_OK);
         for (int64_t i = 0; i < rows; i++) {
             for (int64_t j = 0; j < width; j++) {
                 double exact =
@@ -40,7 +40,7 @@ static void forward_agrees_with_the_formula(void **state)
         }
         void *two = op_test_copy(&t, &args.y);
         t.env.threads = 1;
-        assert_int_equal(ebb_swiglu_forward_cpu(&t.env, &args), EBB_OK);
+        assert_int_equal(op_test_run(&t, EBB_OP_swiglu_forward, &args), EBB_OK);
         assert_true(op_test_same(&t, &args.y, two));
         free(two);
         op_test_end(&t);
@@ -64,7 +64,7 @@ static void backward_agrees_with_finite_differences(void **state)
         double *x = op_test_doubles(&t, &args.x);
         void *start = op_test_copy(&t, &args.x);
         if (k % 2) args.dx = args.x;
-        assert_int_equal(ebb_swiglu_backward_cpu(&t.env, &args), EBB_OK);
+        assert_int_equal(op_test_run(&t, EBB_OP_swiglu_backward, &args), EBB_OK);
         const double h = 1e-5;
         for (int64_t i = 0; i < rows; i++) {
             for (int64_t j = 0; j < width; j++) {
@@ -80,7 +80,7 @@ static void backward_agrees_with_finite_differences(void **state)
         void *two = op_test_copy(&t, &args.dx);
         op_test_restore(&t, &args.x, start);
         t.env.threads = 1;
-        assert_int_equal(ebb_swiglu_backward_cpu(&t.env, &args), EBB_OK);
+        assert_int_equal(op_test_run(&t, EBB_OP_swiglu_backward, &args), EBB_OK);
         assert_true(op_test_same(&t, &args.dx, two));
         free(x), free(start), free(two);
         op_test_end(&t);
@@ -102,7 +102,7 @@ static void extreme_gates_give_limits_and_nan_stays_nan(void **state)
         op_test_set(&t, &x, 0, N + j, j == 7 ? (double)NAN : 2);
     }
     struct ebb_swiglu_forward forward = {.x = x, .y = y};
-    assert_int_equal(ebb_swiglu_forward_cpu(&t.env, &forward), EBB_OK);
+    assert_int_equal(op_test_run(&t, EBB_OP_swiglu_forward, &forward), EBB_OK);
     op_test_close(&t, &y, 0, 0, 2e30, 1e-6, 0);
     op_test_close(&t, &y, 0, 1, 0, 0, 0);
     op_test_close(&t, &y, 0, 2, 178, 1e-6, 0);
@@ -113,7 +113,7 @@ static void extreme_gates_give_limits_and_nan_stays_nan(void **state)
     struct ebb_view dy = y;
     for (int j = 0; j < N; j++) op_test_set(&t, &dy, 0, j, 1);
     struct ebb_swiglu_backward backward = {.x = x, .dy = dy, .dx = dx};
-    assert_int_equal(ebb_swiglu_backward_cpu(&t.env, &backward), EBB_OK);
+    assert_int_equal(op_test_run(&t, EBB_OP_swiglu_backward, &backward), EBB_OK);
     op_test_close(&t, &dx, 0, 0, 2, 1e-6, 0);
     op_test_close(&t, &dx, 0, 1, 0, 0, 0);
     op_test_close(&t, &dx, 0, N + 2, 89, 1e-6, 0);
@@ -133,10 +133,10 @@ static void only_live_rows_are_touched(void **state)
     op_test_fill(&t, &args.y, 100, 101);
     op_test_live(&args.x, EBB_EXTENT_TOKENS, 30);
     t.step.tokens = 30;
-    assert_int_equal(ebb_swiglu_forward_cpu(&t.env, &args), EBB_OK);
+    assert_int_equal(op_test_run(&t, EBB_OP_swiglu_forward, &args), EBB_OK);
     assert_true(op_test_get(&t, &args.y, 0, 0) >= 100);
     t.step.tokens = 32;
-    assert_int_equal(ebb_swiglu_forward_cpu(&t.env, &args), EBB_OK);
+    assert_int_equal(op_test_run(&t, EBB_OP_swiglu_forward, &args), EBB_OK);
     for (int64_t i = 0; i < 6; i++) assert_int_equal(op_test_get(&t, &args.y, i, 4) >= 100, i >= 2);
     op_test_end(&t);
 }

@@ -5,9 +5,13 @@
  *     op_test_start(&t);
  *     struct ebb_view x = op_test_tensor(&t, EBB_BF16, rows, cols, stride);
  *     op_test_fill(&t, &x, -1, 1);
- *     ... args ... assert_int_equal(ebb_..._cpu(&t.env, &args), EBB_OK);
+ *     ... args ... assert_int_equal(op_test_run(&t, EBB_OP_..., &args), EBB_OK);
  *     op_test_close(&t, &y, i, j, exact, 1e-5, 1e-6);
  *     op_test_end(&t);      checks that nothing outside the views' elements was written
+ *
+ * The ops run on the CPU, or, with EBB_TEST_BACKEND=cuda in the environment, on the GPU: tensors
+ * are then in memory that both reach, and the same oracle judges both. Scratch comes from
+ * op_test_scratch; a case about the CPU alone starts with op_test_cpu_only.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef EBB_OP_TEST_H
 #define EBB_OP_TEST_H
@@ -29,10 +33,13 @@ enum { OP_TEST_TENSORS = 24, OP_TEST_GUARD = 256 };
 
 struct op_test {
     struct ebb_op_env env;
+    struct ebb_op_target target;
+    struct ebb_device *device; /* of the GPU; NULL on the CPU */
     struct ebb_step step;
     struct ebb_view view[OP_TEST_TENSORS]; /* of each tensor */
     void *base[OP_TEST_TENSORS];
     int64_t bytes[OP_TEST_TENSORS]; /* without guards */
+    bool hidden[OP_TEST_TENSORS];   /* in memory that only the GPU reaches, without guards */
     int count;
     uint64_t random;
 };
@@ -43,18 +50,87 @@ static inline void op_test_quiet(void *user, enum ebb_log_level level, const cha
     (void)user, (void)level, (void)topic, (void)text;
 }
 
+static inline bool op_test_on_gpu(void)
+{
+    const char *backend = getenv("EBB_TEST_BACKEND");
+    return backend != NULL && strcmp(backend, "cuda") == 0;
+}
+
+/* Skips a case whose subject the GPU does not have. */
+static inline void op_test_cpu_only(const char *why)
+{
+    if (!op_test_on_gpu()) return;
+    print_message("skipped on the GPU: %s\n", why);
+    skip();
+}
+
+/* The other way round. */
+static inline void op_test_gpu_only(const char *why)
+{
+    if (op_test_on_gpu()) return;
+    print_message("skipped on the CPU: %s\n", why);
+    skip();
+}
+
 static inline void op_test_start(struct op_test *t)
 {
     memset(t, 0, sizeof *t);
     t->env.ctx = ebb_ctx_create();
     assert_non_null(t->env.ctx);
     ebb_ctx_set_log(t->env.ctx, op_test_quiet, NULL);
+    t->target.threads = 2;
+    if (op_test_on_gpu()) {
+        const struct ebb_device_options options = {.backend = EBB_BACKEND_CUDA, .threads = 2};
+        t->target.backend = EBB_BACKEND_CUDA;
+        if (ebb_device_create(t->env.ctx, &options, &t->device) != EBB_OK)
+            fail_msg("%s", ebb_error_text(t->env.ctx));
+    }
     t->env.base = (void *const *)t->base;
     t->env.step = &t->step;
     t->env.threads = 2;
     t->step.seed = 7;
     t->step.step = 1;
     t->random = 12345;
+}
+
+struct op_test_call {
+    const struct op_test *t;
+    enum ebb_op op;
+    const void *args;
+    enum ebb_status status;
+};
+
+static inline enum ebb_status op_test_call_on_queue(const struct ebb_queue_env *queue,
+                                                    const void *user)
+{
+    const struct op_test_call *call = *(struct op_test_call *const *)user;
+    struct ebb_op_env env = call->t->env;
+    env.stream = queue->stream;
+    ((struct op_test_call *)call)->status =
+        ebb_op_function(call->op, EBB_BACKEND_CUDA)(&env, call->args);
+    return EBB_OK;
+}
+
+/* Runs an op and waits for it. */
+static inline enum ebb_status op_test_run(struct op_test *t, enum ebb_op op, const void *args)
+{
+    if (t->device == NULL) return ebb_op_function(op, EBB_BACKEND_CPU)(&t->env, args);
+    struct op_test_call call = {t, op, args, EBB_OK}, *at = &call;
+    enum ebb_status status =
+        ebb_queue_launch(t->device, EBB_QUEUE_COMPUTE, op_test_call_on_queue, &at);
+    enum ebb_status synced = ebb_device_sync(t->device);
+    return call.status != EBB_OK ? call.status : status != EBB_OK ? status : synced;
+}
+
+static inline char *op_test_memory(struct op_test *t, size_t bytes)
+{
+    void *block = NULL;
+    if (t->device == NULL)
+        block = aligned_alloc(64, bytes);
+    else
+        assert_int_equal(ebb_device_block_create(t->device, (int64_t)bytes, true, &block), EBB_OK);
+    assert_non_null(block);
+    return (char *)block;
 }
 
 /* A new tensor of garbage bytes; the view covers it from its start, all rows live. */
@@ -64,8 +140,7 @@ static inline struct ebb_view op_test_tensor(struct op_test *t, enum ebb_dtype d
     assert_true(t->count < OP_TEST_TENSORS && stride >= cols);
     int64_t bytes = rows * stride * ebb_dtype_bytes(dtype);
     size_t all = ((size_t)bytes + 2 * OP_TEST_GUARD + 63) / 64 * 64;
-    char *memory = aligned_alloc(64, all);
-    assert_non_null(memory);
+    char *memory = op_test_memory(t, all);
     memset(memory, 0xa5, all);
     struct ebb_view view = ebb_view_none();
     view.tensor = t->count;
@@ -76,6 +151,31 @@ static inline struct ebb_view op_test_tensor(struct op_test *t, enum ebb_dtype d
     t->base[t->count] = memory + OP_TEST_GUARD;
     t->bytes[t->count] = bytes;
     t->view[t->count] = view;
+    t->count++;
+    return view;
+}
+
+/* What an op asks for beside its operands; absent where that is nothing. */
+static inline struct ebb_view op_test_scratch(struct op_test *t, int64_t bytes)
+{
+    return bytes == 0 ? ebb_view_none() : op_test_tensor(t, EBB_U8, 1, bytes, bytes);
+}
+
+/* Scratch that is too large to be pinned for every small case: on the GPU the host cannot look at
+ * it, and there are no guards. */
+static inline struct ebb_view op_test_workspace(struct op_test *t, int64_t bytes)
+{
+    if (t->device == NULL) return op_test_tensor(t, EBB_U8, 1, bytes, bytes);
+    struct ebb_view view = ebb_view_none();
+    assert_true(t->count < OP_TEST_TENSORS);
+    view.tensor = t->count;
+    view.dtype = EBB_U8;
+    view.rows = 1;
+    view.cols = view.stride = bytes;
+    assert_int_equal(ebb_device_block_create(t->device, bytes, false, &t->base[t->count]), EBB_OK);
+    t->bytes[t->count] = bytes;
+    t->view[t->count] = view;
+    t->hidden[t->count] = true;
     t->count++;
     return view;
 }
@@ -225,26 +325,43 @@ static inline void op_test_is_pattern(const unsigned char *at, int64_t bytes, in
     }
 }
 
-/* Nothing before, behind or between the rows of any tensor was written. */
+/* Nothing before, behind or between the rows of tensor k was written. */
+static inline void op_test_tensor_guards(const struct op_test *t, int k)
+{
+    const struct ebb_view *view = &t->view[k];
+    const unsigned char *base = t->base[k];
+    int64_t size = ebb_dtype_bytes((enum ebb_dtype)view->dtype);
+    if (t->hidden[k]) return;
+    op_test_is_pattern(base - OP_TEST_GUARD, OP_TEST_GUARD, k, "of the guard before it");
+    op_test_is_pattern(base + t->bytes[k], OP_TEST_GUARD, k, "of the guard behind it");
+    for (int64_t i = 0; i < view->rows; i++) {
+        op_test_is_pattern(base + (i * view->stride + view->cols) * size,
+                           (view->stride - view->cols) * size, k, "behind a row's columns");
+    }
+}
+
 static inline void op_test_guards(const struct op_test *t)
 {
-    for (int k = 0; k < t->count; k++) {
-        const struct ebb_view *view = &t->view[k];
-        const unsigned char *base = t->base[k];
-        int64_t size = ebb_dtype_bytes((enum ebb_dtype)view->dtype);
-        op_test_is_pattern(base - OP_TEST_GUARD, OP_TEST_GUARD, k, "of the guard before it");
-        op_test_is_pattern(base + t->bytes[k], OP_TEST_GUARD, k, "of the guard behind it");
-        for (int64_t i = 0; i < view->rows; i++) {
-            op_test_is_pattern(base + (i * view->stride + view->cols) * size,
-                               (view->stride - view->cols) * size, k, "behind a row's columns");
-        }
-    }
+    for (int k = 0; k < t->count; k++) op_test_tensor_guards(t, k);
+}
+
+/* Checks and frees the newest tensor. */
+static inline void op_test_drop_last(struct op_test *t)
+{
+    int k = --t->count;
+    op_test_tensor_guards(t, k);
+    char *memory = (char *)t->base[k] - (t->hidden[k] ? 0 : OP_TEST_GUARD);
+    if (t->device == NULL)
+        free(memory);
+    else
+        ebb_device_block_free(t->device, memory);
+    t->hidden[k] = false;
 }
 
 static inline void op_test_end(struct op_test *t)
 {
-    op_test_guards(t);
-    for (int k = 0; k < t->count; k++) free((char *)t->base[k] - OP_TEST_GUARD);
+    while (t->count > 0) op_test_drop_last(t);
+    ebb_device_free(t->device);
     ebb_ctx_free(t->env.ctx);
 }
 

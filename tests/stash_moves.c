@@ -429,8 +429,11 @@ static enum ebb_status scribble(const struct ebb_queue_env *env, const void *arg
 {
     (void)env;
     struct scribble *s = (struct scribble *)(uintptr_t)args;
+    uint32_t count = 0; /* four bytes: one would be what was hashed again once in 256 times */
     while (atomic_load(&s->stop) == 0) {
-        ++*(volatile unsigned char *)s->at;
+        count++;
+        for (int i = 0; i < 4; i++)
+            ((volatile unsigned char *)s->at)[i] = (unsigned char)(count >> (8 * i));
         struct timespec time = {.tv_nsec = 20000};
         nanosleep(&time, NULL);
     }

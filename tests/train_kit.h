@@ -19,6 +19,7 @@
 #include "base/json.h"
 #include "program/check.h"
 #include "train/engine.h"
+#include "train_device.h"
 
 enum { KIT_TOKENS = 96, KIT_DOCS = 96, KIT_MICROS = 8, KIT_STEPS = 16 };
 
@@ -141,6 +142,7 @@ static inline struct ebb_engine_request kit_request(const struct kit_case *c,
     request.adapter_dir = c->lora ? c->adapter_dir : NULL;
     request.train = true;
     request.storage = EBB_F32;
+    request.backend = kit_backend();
     request.optimizer.beta1 = 0.9;
     request.optimizer.beta2 = 0.999;
     request.optimizer.eps = 1e-8;
@@ -163,7 +165,7 @@ static inline struct ebb_numerics kit_numerics(enum ebb_dtype storage)
     numerics.tile_tokens = 32;
     numerics.head_chunk = 32;
     numerics.threads = 2;
-    snprintf(numerics.backend, sizeof numerics.backend, "cpu");
+    snprintf(numerics.backend, sizeof numerics.backend, "%s", ebb_backend_name(kit_backend()));
     return numerics;
 }
 

@@ -355,10 +355,7 @@ static void a_step_that_is_not_finite_changes_nothing(void **state)
     for (int64_t i = 0; i < weights->count; i++) {
         if (weights->items[i].field != EBB_FIELD_EMBED) continue;
         struct ebb_view view = ebb_decoder_weight(ebb_engine_net(engine), i);
-        float *row =
-            (float *)(void *)((char *)ebb_engine_tensor(engine, view.tensor) + view.offset) +
-            ID * view.stride;
-        for (int64_t k = 0; k < view.cols; k++) row[k] = NAN;
+        kit_spoil(engine, &view, ID, view.cols);
     }
     run_must(&run);
     json_t *metrics = run_metrics(run.ctx, run.dir);
@@ -390,9 +387,8 @@ static void ten_steps_in_a_row_that_are_not_finite_end_the_run(void **state)
     run_open(&run, &o, (const char *)*state, NULL);
     run.request.max_steps = 30;
     const struct ebb_param *param = &ebb_engine_net(run.request.engine)->params[0];
-    ((float *)ebb_engine_tensor(run.request.engine, param->w.tensor))[0] = NAN;
-    for (int64_t i = 0; i < param->w.rows * param->w.cols; i++)
-        ((float *)ebb_engine_tensor(run.request.engine, param->w.tensor))[i] = NAN;
+    for (int64_t row = 0; row < param->w.rows; row++)
+        kit_spoil(run.request.engine, &param->w, row, param->w.cols);
     expect_failure(&run, EBB_FAILED, "10 steps in a row were not finite, the last of them step 10");
     json_t *metrics = run_metrics(run.ctx, run.dir);
     assert_int_equal(json_array_size(metrics), 10);

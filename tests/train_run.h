@@ -21,6 +21,7 @@
 #include "base/number.h"
 #include "train/checkpoint.h"
 #include "train/metrics.h"
+#include "train_device.h"
 
 enum { RUN_VOCAB = 96, RUN_SAMPLES = 22, RUN_EVAL_SAMPLES = 6, RUN_LONGEST = 20 };
 
@@ -113,6 +114,7 @@ static inline void run_fill_engine(struct run *run, const struct run_options *o,
     request->model_dir = run->model_dir;
     request->train = request->evaluate = true;
     request->storage = o->bf16 ? EBB_BF16 : EBB_F32;
+    request->backend = kit_backend();
     request->optimizer.beta1 = 0.9;
     request->optimizer.beta2 = 0.999;
     request->optimizer.eps = 1e-8;

@@ -5,16 +5,19 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "device/device.h"
 
+#include <stdio.h>
+
+#include "base/number.h"
 #include "device/device_int.h"
 
 struct backend_row {
     const char *name;
-    const struct ebb_device_backend *(*get)(void); /* NULL: not in this build */
+    const struct ebb_device_backend *(*get)(void); /* returns NULL: not in this build */
 };
 
 static const struct backend_row backends[] = {
     [EBB_BACKEND_CPU] = {"cpu", ebb_device_backend_cpu},
-    [EBB_BACKEND_CUDA] = {"cuda", NULL},
+    [EBB_BACKEND_CUDA] = {"cuda", ebb_device_backend_cuda},
 };
 
 static const char *const queue_names[EBB_QUEUE_COUNT] = {"compute", "out", "in"};
@@ -56,14 +59,54 @@ enum ebb_space ebb_device_space_of(const struct ebb_device *device, const void *
     return EBB_SPACE_COUNT;
 }
 
+static const struct backend_row *row_of(enum ebb_backend backend)
+{
+    EBB_ASSERT((unsigned)backend < sizeof backends / sizeof backends[0]);
+    return &backends[backend];
+}
+
+const char *ebb_backend_name(enum ebb_backend backend)
+{
+    return row_of(backend)->name;
+}
+
+bool ebb_backend_is_there(enum ebb_backend backend, char *why, size_t why_bytes)
+{
+    const struct ebb_device_backend *functions = row_of(backend)->get();
+    if (functions != NULL) return functions->is_there(why, why_bytes);
+    if (why != NULL) snprintf(why, why_bytes, "this build has the CPU backend only");
+    return false;
+}
+
+int64_t ebb_backend_bytes_total(enum ebb_backend backend)
+{
+    const struct ebb_device_backend *functions = row_of(backend)->get();
+    return functions != NULL ? functions->bytes_total() : 0;
+}
+
+int ebb_device_default_delay(void)
+{
+#ifdef EBB_TORTURE
+    return 50;
+#else
+    return 0;
+#endif
+}
+
+int ebb_device_delay(uint64_t delay_key, uint64_t number, int delay_us)
+{
+    uint32_t words[4];
+    ebb_philox(delay_key, number, words);
+    return (int)(words[0] % ((uint32_t)delay_us + 1u));
+}
+
 enum ebb_status ebb_device_create(struct ebb_ctx *ctx, const struct ebb_device_options *options,
                                   struct ebb_device **device)
 {
     *device = NULL;
-    unsigned at = (unsigned)options->backend;
-    EBB_ASSERT(at < sizeof backends / sizeof backends[0]);
-    const struct backend_row *row = &backends[at];
-    if (row->get == NULL)
+    const struct backend_row *row = row_of(options->backend);
+    const struct ebb_device_backend *backend = row->get();
+    if (backend == NULL)
         return EBB_FAIL(ctx, EBB_UNSUPPORTED,
                         "backend '%s' was asked for, but this build has the CPU backend only\nuse "
                         "the backend 'cpu', "
@@ -78,9 +121,9 @@ enum ebb_status ebb_device_create(struct ebb_ctx *ctx, const struct ebb_device_o
             return EBB_FAIL(ctx, EBB_BAD_CONFIG,
                             "a delay of %d microseconds for queue '%s'; wanted 0 to 1000000",
                             options->delay_us[i], queue_names[i]);
-    const struct ebb_device_backend *backend = row->get();
     EBB_TRY(backend->create(ctx, options, device));
     EBB_ASSERT((*device)->backend == backend && (*device)->ctx == ctx);
+    (*device)->kind = options->backend;
     return EBB_OK;
 }
 
@@ -97,6 +140,16 @@ struct ebb_ctx *ebb_device_ctx(const struct ebb_device *device)
 int ebb_device_threads(const struct ebb_device *device)
 {
     return device->threads;
+}
+
+enum ebb_backend ebb_device_backend(const struct ebb_device *device)
+{
+    return device->kind;
+}
+
+const char *ebb_device_name(const struct ebb_device *device)
+{
+    return device->name;
 }
 
 /* ---- memory ---- */
@@ -126,15 +179,6 @@ int64_t ebb_device_bytes_resident(const struct ebb_device *device, enum ebb_spac
     return device->space[space].base != NULL ? device->backend->bytes_resident(device, space) : 0;
 }
 
-/* ---- queues ---- */
-
-enum ebb_status ebb_queue_launch(struct ebb_device *device, enum ebb_queue queue, ebb_queue_fn fn,
-                                 const void *args)
-{
-    EBB_ASSERT(queue_is_valid(queue) && fn != NULL);
-    return device->backend->launch(device, queue, fn, args);
-}
-
 /* A range that begins inside a space must end inside it. */
 static bool range_is_valid(const struct ebb_device *device, const void *at, int64_t bytes)
 {
@@ -142,6 +186,53 @@ static bool range_is_valid(const struct ebb_device *device, const void *at, int6
     if (space == EBB_SPACE_COUNT) return at != NULL;
     int64_t offset = (int64_t)((uintptr_t)at - (uintptr_t)device->space[space].base);
     return bytes <= device->space[space].bytes - offset;
+}
+
+enum ebb_status ebb_device_copy_rows(struct ebb_device *device, void *to, int64_t to_stride,
+                                     const void *from, int64_t from_stride, int64_t row_bytes,
+                                     int64_t rows)
+{
+    EBB_ASSERT(rows >= 0 && row_bytes >= 0 && to_stride >= row_bytes && from_stride >= row_bytes);
+    if (rows == 0 || row_bytes == 0) return EBB_OK;
+    EBB_ASSERT(range_is_valid(device, to, (rows - 1) * to_stride + row_bytes));
+    EBB_ASSERT(range_is_valid(device, from, (rows - 1) * from_stride + row_bytes));
+    return device->backend->copy_rows(device, to, to_stride, from, from_stride, row_bytes, rows);
+}
+
+enum ebb_status ebb_device_copy(struct ebb_device *device, void *to, const void *from,
+                                int64_t bytes)
+{
+    return ebb_device_copy_rows(device, to, bytes, from, bytes, bytes, 1);
+}
+
+enum ebb_status ebb_device_fill(struct ebb_device *device, void *to, int byte, int64_t bytes)
+{
+    EBB_ASSERT(bytes >= 0);
+    if (bytes == 0) return EBB_OK;
+    EBB_ASSERT(range_is_valid(device, to, bytes));
+    return device->backend->fill(device, to, byte, bytes);
+}
+
+enum ebb_status ebb_device_block_create(struct ebb_device *device, int64_t bytes, bool shared,
+                                        void **block)
+{
+    EBB_ASSERT(bytes >= 0);
+    *block = NULL;
+    return device->backend->block_create(device, bytes > 0 ? bytes : 1, shared, block);
+}
+
+void ebb_device_block_free(struct ebb_device *device, void *block)
+{
+    if (block != NULL) device->backend->block_free(device, block);
+}
+
+/* ---- queues ---- */
+
+enum ebb_status ebb_queue_launch(struct ebb_device *device, enum ebb_queue queue, ebb_queue_fn fn,
+                                 const void *args)
+{
+    EBB_ASSERT(queue_is_valid(queue) && fn != NULL);
+    return device->backend->launch(device, queue, fn, args);
 }
 
 enum ebb_status ebb_queue_copy(struct ebb_device *device, enum ebb_queue queue, void *to,

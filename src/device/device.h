@@ -21,6 +21,11 @@
  * Arguments that no program may pass (a queue out of range, an event without room, a range that
  * runs over a space's end, a second reserve) are our own mistakes and stop the process.
  *
+ * CUDA: the queues are streams, and functions that are launched run at once on the caller's
+ * thread to enqueue kernels. What was enqueued before a failure showed cannot be taken back and
+ * runs; what is enqueued after it is skipped. Where the system refuses to pin the host space it
+ * stays pageable, with one warning: copies are then slower and hold up the thread that enqueues.
+ *
  * Threads: all calls on one device come from one thread, except ebb_ticket_signal,
  * ebb_ticket_fail and ebb_ticket_wait.
  * SPDX-License-Identifier: Apache-2.0 */
@@ -49,6 +54,13 @@ struct ebb_device_options {
     uint64_t delay_seed;
 };
 
+const char *ebb_backend_name(enum ebb_backend backend); /* "cpu", "cuda" */
+/* Does this build have the backend, and this machine what it needs? Cheap; nothing is created.
+ * `why` (may be NULL) gets a sentence where it is false. */
+bool ebb_backend_is_there(enum ebb_backend backend, char *why, size_t why_bytes);
+/* Memory that a percentage is of: the GPU's, or the machine's. 0: none is there. */
+int64_t ebb_backend_bytes_total(enum ebb_backend backend);
+
 /* The caller frees. EBB_UNSUPPORTED for a backend that this build or machine does not have;
  * EBB_BAD_CONFIG for numbers out of range. */
 enum ebb_status ebb_device_create(struct ebb_ctx *ctx, const struct ebb_device_options *options,
@@ -58,8 +70,11 @@ enum ebb_status ebb_device_create(struct ebb_ctx *ctx, const struct ebb_device_o
 void ebb_device_free(struct ebb_device *device);
 struct ebb_ctx *ebb_device_ctx(const struct ebb_device *device);
 int ebb_device_threads(const struct ebb_device *device);
+enum ebb_backend ebb_device_backend(const struct ebb_device *device);
+/* "NVIDIA H200, compute capability 9.0, driver 13.0", or "cpu"; borrowed. */
+const char *ebb_device_name(const struct ebb_device *device);
 
-/* ---- memory ---- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 /* Reserves a space, once. The memory is zero and 4096-aligned, with an inaccessible guard page
  * right behind `bytes` rounded up to 4096. EBB_NO_MEMORY names space and size. bytes may be 0. */
@@ -71,7 +86,22 @@ int64_t ebb_device_bytes(const struct ebb_device *device, enum ebb_space space);
  * from outside the plan. */
 int64_t ebb_device_bytes_resident(const struct ebb_device *device, enum ebb_space space);
 
-/* ---- queues ---- */
+/* The host's hand on either space, at once: what is enqueued must not touch the ranges (sync
+ * first). Strides in bytes; `row_bytes` are copied of each of `rows`. Either pointer may also be
+ * memory of the process. EBB_DEVICE where a GPU fails. */
+enum ebb_status ebb_device_copy_rows(struct ebb_device *device, void *to, int64_t to_stride,
+                                     const void *from, int64_t from_stride, int64_t row_bytes,
+                                     int64_t rows);
+enum ebb_status ebb_device_copy(struct ebb_device *device, void *to, const void *from,
+                                int64_t bytes);
+enum ebb_status ebb_device_fill(struct ebb_device *device, void *to, int byte, int64_t bytes);
+
+/* Tests: device memory outside the spaces. `shared`: the host can use the pointer too. Zeroed. */
+enum ebb_status ebb_device_block_create(struct ebb_device *device, int64_t bytes, bool shared,
+                                        void **block);
+void ebb_device_block_free(struct ebb_device *device, void *block); /* accepts NULL */
+
+/* ---- queues ---------------------------------------------------------------------------------- */
 
 /* What a launched function gets: on a GPU, the stream to enqueue on (it runs at once, on the
  * caller's thread); on the CPU it runs on the queue's thread and may use `threads` OpenMP
@@ -109,11 +139,11 @@ struct ebb_device_counters {
     int64_t bytes_out;    /* copied from DEVICE to HOST, on whatever queue */
     int64_t bytes_in;     /* from HOST to DEVICE */
     double stall_seconds; /* COMPUTE waited for events of other queues and for tickets */
-    double busy_seconds[EBB_QUEUE_COUNT]; /* in launched functions and copies */
+    double busy_seconds[EBB_QUEUE_COUNT]; /* in launched functions and copies; CUDA: not measured */
 };
 void ebb_device_counters(const struct ebb_device *device, struct ebb_device_counters *counters);
 
-/* ---- tickets ---- */
+/* ---- tickets --------------------------------------------------------------------------------- */
 
 /* A counter that queues and host threads signal and wait for: what events cannot do when a wait
  * may be enqueued before its signal (disk, pageable memory). Starts at 0; values only grow: a

@@ -23,6 +23,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <time.h>
@@ -34,9 +35,9 @@
 #include "device/device_int.h"
 
 #ifdef EBB_TORTURE
-enum { RING = 4, TORTURE_DELAY_US = 50 };
+enum { RING = 4 };
 #else
-enum { RING = 4096, TORTURE_DELAY_US = 0 };
+enum { RING = 4096 };
 #endif
 enum {
     SPINS = 64,                    /* a few microseconds: there may be no processor to spare */
@@ -357,9 +358,7 @@ static enum ebb_status run_wait_ticket(struct cpu_queue *queue, const struct com
 
 static void sleep_random(const struct cpu_queue *queue, uint64_t number)
 {
-    uint32_t words[4];
-    ebb_philox(queue->delay_key, number, words);
-    long us = (long)(words[0] % ((uint32_t)queue->delay_us + 1u));
+    long us = ebb_device_delay(queue->delay_key, number, queue->delay_us);
     struct timespec time = {.tv_sec = us / 1000000, .tv_nsec = us % 1000000 * 1000};
     nanosleep(&time, NULL);
 }
@@ -579,7 +578,43 @@ static int64_t cpu_bytes_resident(const struct ebb_device *device, enum ebb_spac
     return bytes;
 }
 
+static enum ebb_status cpu_copy_rows(struct ebb_device *device, void *to, int64_t to_stride,
+                                     const void *from, int64_t from_stride, int64_t row_bytes,
+                                     int64_t rows)
+{
+    (void)device;
+    for (int64_t i = 0; i < rows; i++)
+        memcpy((char *)to + i * to_stride, (const char *)from + i * from_stride, (size_t)row_bytes);
+    return EBB_OK;
+}
+
+static enum ebb_status cpu_fill(struct ebb_device *device, void *to, int byte, int64_t bytes)
+{
+    (void)device;
+    memset(to, byte, (size_t)bytes);
+    return EBB_OK;
+}
+
+static enum ebb_status cpu_block_create(struct ebb_device *device, int64_t bytes, bool shared,
+                                        void **block)
+{
+    (void)shared;
+    *block = ebb_mem_alloc(device->ctx, (size_t)bytes);
+    return *block != NULL ? EBB_OK : EBB_NO_MEMORY;
+}
+
+static void cpu_block_free(struct ebb_device *device, void *block)
+{
+    ebb_mem_free(device->ctx, block);
+}
+
 /* ---- life ---- */
+
+static bool cpu_is_there(char *why, size_t why_bytes)
+{
+    (void)why, (void)why_bytes;
+    return true;
+}
 
 static void cpu_free(struct ebb_device *device)
 {
@@ -620,7 +655,8 @@ static enum ebb_status start_queue(struct cpu_device *device, enum ebb_queue id,
     queue->device = device;
     queue->id = id;
     queue->threads = id == EBB_QUEUE_COMPUTE ? device->base.threads : 1;
-    queue->delay_us = options->delay_us[id] > 0 ? options->delay_us[id] : TORTURE_DELAY_US;
+    queue->delay_us =
+        options->delay_us[id] > 0 ? options->delay_us[id] : ebb_device_default_delay();
     queue->delay_key = ebb_random_key(options->delay_seed, 0, 0, 0, (uint32_t)id);
     queue->ring = ebb_mem_alloc(device->base.ctx, RING * sizeof *queue->ring);
     if (queue->ring == NULL) return EBB_NO_MEMORY;
@@ -643,6 +679,7 @@ static enum ebb_status cpu_create(struct ebb_ctx *ctx, const struct ebb_device_o
     if (own == NULL) return EBB_NO_MEMORY;
     own->base.backend = ebb_device_backend_cpu();
     own->base.ctx = ctx;
+    snprintf(own->base.name, sizeof own->base.name, "cpu");
     own->base.threads = options->threads > 0 ? options->threads : ebb_cpu_count();
     atomic_init(&own->failed, EBB_OK);
     for (int i = 0; i < WAITER_COUNT; i++) {
@@ -666,10 +703,16 @@ static enum ebb_status cpu_create(struct ebb_ctx *ctx, const struct ebb_device_o
 const struct ebb_device_backend *ebb_device_backend_cpu(void)
 {
     static const struct ebb_device_backend backend = {
+        .is_there = cpu_is_there,
+        .bytes_total = ebb_host_bytes_total,
         .create = cpu_create,
         .free = cpu_free,
         .reserve = cpu_reserve,
         .bytes_resident = cpu_bytes_resident,
+        .copy_rows = cpu_copy_rows,
+        .fill = cpu_fill,
+        .block_create = cpu_block_create,
+        .block_free = cpu_block_free,
         .launch = cpu_launch,
         .copy = cpu_copy,
         .events = cpu_events,

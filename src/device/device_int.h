@@ -26,6 +26,8 @@ struct ebb_device_space {
 
 struct ebb_device {
     const struct ebb_device_backend *backend;
+    enum ebb_backend kind;
+    char name[128];
     struct ebb_ctx *ctx;
     int threads;
     int events; /* room, in number */
@@ -39,11 +41,20 @@ struct ebb_ticket {
 /* As device.h says. `reserve` fills device->space; `events` is only called to make room for more
  * than there is. */
 struct ebb_device_backend {
+    bool (*is_there)(char *why, size_t why_bytes);
+    int64_t (*bytes_total)(void);
     enum ebb_status (*create)(struct ebb_ctx *ctx, const struct ebb_device_options *options,
                               struct ebb_device **device);
     void (*free)(struct ebb_device *device);
     enum ebb_status (*reserve)(struct ebb_device *device, enum ebb_space space, int64_t bytes);
     int64_t (*bytes_resident)(const struct ebb_device *device, enum ebb_space space);
+    enum ebb_status (*copy_rows)(struct ebb_device *device, void *to, int64_t to_stride,
+                                 const void *from, int64_t from_stride, int64_t row_bytes,
+                                 int64_t rows);
+    enum ebb_status (*fill)(struct ebb_device *device, void *to, int byte, int64_t bytes);
+    enum ebb_status (*block_create)(struct ebb_device *device, int64_t bytes, bool shared,
+                                    void **block);
+    void (*block_free)(struct ebb_device *device, void *block);
     enum ebb_status (*launch)(struct ebb_device *device, enum ebb_queue queue, ebb_queue_fn fn,
                               const void *args);
     enum ebb_status (*copy)(struct ebb_device *device, enum ebb_queue queue, void *to,
@@ -65,6 +76,14 @@ struct ebb_device_backend {
 };
 
 const struct ebb_device_backend *ebb_device_backend_cpu(void);
+/* NULL in a build without CUDA (device_cuda_none.c). */
+const struct ebb_device_backend *ebb_device_backend_cuda(void);
+
+/* What a queue waits at most before each command where nothing is asked for: a little in the
+ * torture build, else 0. */
+int ebb_device_default_delay(void);
+/* Microseconds that the command `number` of a queue waits, up to delay_us. */
+int ebb_device_delay(uint64_t delay_key, uint64_t number, int delay_us);
 
 const char *ebb_queue_name(enum ebb_queue queue); /* "compute", "out", "in" */
 const char *ebb_space_name(enum ebb_space space); /* "device", "host" */

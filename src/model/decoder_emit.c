@@ -104,6 +104,9 @@ static enum ebb_status norm_backward_tile(struct emitter *e, const struct ebb_de
                                         .dw = grad_view(e, norm->param),
                                         .eps = (float)e->c->norm_eps,
                                         .overwrite = overwrite};
+    struct ebb_op_target target = ebb_numerics_target(e->b->numerics);
+    int64_t scratch = norm->param < 0 ? 0 : ebb_rmsnorm_backward_scratch(x.rows, x.cols, &target);
+    args.scratch = ebb_build_scratch(e->b, scratch);
     return ebb_build_op(e->b, EBB_OP_rmsnorm_backward, &args);
 }
 
@@ -256,7 +259,9 @@ static enum ebb_status linear_backward(struct emitter *e, const struct ebb_decod
         EBB_TRY(weight_gradient(e, dy, ebb_matrix_tile(e->b, in, t, 0, linear->in),
                                 grad_view(e, linear->param), 1));
     if (linear->bias_param >= 0) {
+        struct ebb_op_target target = ebb_numerics_target(e->b->numerics);
         struct ebb_column_sum sum = {.x = dy, .y = grad_view(e, linear->bias_param)};
+        sum.scratch = ebb_build_scratch(e->b, ebb_column_sum_scratch(dy.rows, dy.cols, &target));
         EBB_TRY(ebb_build_op(e->b, EBB_OP_column_sum, &sum));
     }
     if (linear->tail == 0) return EBB_OK;
@@ -440,8 +445,8 @@ static struct ebb_view doc_view(const struct emitter *e)
 
 static struct ebb_view attention_scratch(struct emitter *e, const struct ebb_attention_shape *shape)
 {
-    return ebb_build_scratch(e->b, ebb_attention_scratch(shape, e->b->capacity.tokens,
-                                                         e->b->numerics->threads));
+    struct ebb_op_target target = ebb_numerics_target(e->b->numerics);
+    return ebb_build_scratch(e->b, ebb_attention_scratch(shape, e->b->capacity.tokens, &target));
 }
 
 static enum ebb_status make_o(struct emitter *e, int64_t layer, const struct ebb_matrix *qkv,
@@ -713,6 +718,7 @@ static enum ebb_status emit_head(struct emitter *e, const struct ebb_matrix *x)
 {
     struct head head;
     int64_t sums_bytes = (int64_t)sizeof(struct ebb_sums);
+    struct ebb_op_target target = ebb_numerics_target(e->b->numerics);
     EBB_TRY(head_open(e, e->train, &head));
     if (e->train) {
         EBB_TRY(new_whole(e, e->c->width, e->storage, "dx", -1, &e->dx));
@@ -728,6 +734,8 @@ static enum ebb_status emit_head(struct emitter *e, const struct ebb_matrix *x)
             .dlogits = e->train ? chunk_view(e, &head, &head.dlogits, i) : ebb_view_none(),
             .sums =
                 ebb_tensor_view(e->d->net.inputs.sums, EBB_U8, 0, 1, 0, sums_bytes, sums_bytes)};
+        loss.scratch =
+            ebb_build_scratch(e->b, ebb_cross_entropy_scratch(loss.logits.rows, &target));
         EBB_TRY(ebb_build_op(e->b, EBB_OP_cross_entropy, &loss));
         if (e->train) EBB_TRY(head_backward(e, &head, i));
     }
@@ -886,6 +894,7 @@ static enum ebb_status rotary_backward_tile(struct emitter *e, int64_t layer,
     const struct ebb_decoder_layer *l = &e->d->layers[layer];
     struct ebb_view dy = ebb_matrix_tile(e->b, dqkv, t, 0, e->d->qk_cols);
     bool norms = e->c->qk_norm;
+    struct ebb_op_target target = ebb_numerics_target(e->b->numerics);
     struct ebb_rotary_backward args = {
         .x = norms ? ebb_matrix_tile(e->b, &e->at[layer].slot[EBB_DECODER_QKV].device, t, 0,
                                      e->d->qk_cols)
@@ -898,9 +907,8 @@ static enum ebb_status rotary_backward_tile(struct emitter *e, int64_t layer,
         .dy = dy,
         .dq_norm = grad_view(e, l->q_norm.param),
         .dk_norm = grad_view(e, l->k_norm.param),
-        .scratch =
-            ebb_build_scratch(e->b, ebb_rotary_backward_scratch(dy.rows, e->c->head_dim, norms,
-                                                                e->b->numerics->threads)),
+        .scratch = ebb_build_scratch(e->b, ebb_rotary_backward_scratch(dy.rows, e->c->head_dim,
+                                                                       norms, &target)),
         .heads = e->c->heads,
         .kv_heads = e->c->kv_heads,
         .head_dim = e->c->head_dim,
@@ -950,11 +958,13 @@ static enum ebb_status backward_layer(struct emitter *e, int64_t layer)
 static enum ebb_status embed_backward(struct emitter *e)
 {
     if (e->d->embed_param < 0) return EBB_OK;
+    struct ebb_op_target target = ebb_numerics_target(e->b->numerics);
     struct ebb_embed_backward args = {
         .ids = input_view(e->d->net.inputs.ids, e->b->capacity.tokens),
         .dx = ebb_matrix_all(e->b, &e->dx, 0, e->c->width),
         .dtable = grad_view(e, e->d->embed_param),
-        .scratch = ebb_build_scratch(e->b, ebb_embed_backward_scratch(e->b->capacity.tokens))};
+        .scratch =
+            ebb_build_scratch(e->b, ebb_embed_backward_scratch(e->b->capacity.tokens, &target))};
     return ebb_build_op(e->b, EBB_OP_embed_backward, &args);
 }
 

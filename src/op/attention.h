@@ -66,13 +66,22 @@ struct ebb_attention_cached {
 };
 
 /* Bytes for forward, backward and cached alike; `tokens` is the capacity T. */
-int64_t ebb_attention_scratch(const struct ebb_attention_shape *shape, int64_t tokens, int threads);
+int64_t ebb_attention_scratch(const struct ebb_attention_shape *shape, int64_t tokens,
+                              const struct ebb_op_target *target);
 enum ebb_status ebb_attention_forward_cpu(const struct ebb_op_env *env,
                                           const struct ebb_attention_forward *args);
 enum ebb_status ebb_attention_backward_cpu(const struct ebb_op_env *env,
                                            const struct ebb_attention_backward *args);
 enum ebb_status ebb_attention_cached_cpu(const struct ebb_op_env *env,
                                          const struct ebb_attention_cached *args);
+
+/* With CUDA: kernels on env->stream (op/attention_cuda.cu). */
+enum ebb_status ebb_attention_forward_cuda(const struct ebb_op_env *env,
+                                           const struct ebb_attention_forward *args);
+enum ebb_status ebb_attention_backward_cuda(const struct ebb_op_env *env,
+                                            const struct ebb_attention_backward *args);
+enum ebb_status ebb_attention_cached_cuda(const struct ebb_op_env *env,
+                                          const struct ebb_attention_cached *args);
 
 #ifdef __cplusplus
 }

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "op/attention_int.h"
+#include "op/scratch_int.h"
 
 enum {
     GROUP = 2 * EBB_ATTENTION_BLOCK, /* keys whose dk and dv one piece of the two sweeps makes */
@@ -58,7 +59,8 @@ static struct layout layout_of(const struct ebb_attention_shape *shape, int64_t 
     return l;
 }
 
-int64_t ebb_attention_scratch(const struct ebb_attention_shape *shape, int64_t tokens, int threads)
+int64_t ebb_attention_scratch_cpu(const struct ebb_attention_shape *shape, int64_t tokens,
+                                  int threads)
 {
     return layout_of(shape, tokens, threads).bytes;
 }
@@ -276,7 +278,7 @@ enum ebb_status ebb_attention_forward_with(const struct ebb_op_env *env,
     EBB_TRY(check_view(env, op, "lse", &args->lse, EBB_F32, run.tokens, shape->heads));
     EBB_TRY(check_docs(&run, &args->doc_starts, op));
     EBB_TRY(check_scratch(env, op, &args->scratch,
-                          ebb_attention_scratch(shape, run.tokens, env->threads)));
+                          ebb_attention_scratch_cpu(shape, run.tokens, env->threads)));
     set_scratch(&run, &args->scratch, run.tokens);
     make_blocks(&run);
     run.kernels = kernels;
@@ -430,7 +432,7 @@ enum ebb_status ebb_attention_backward_with(const struct ebb_op_env *env,
     EBB_TRY(check_view(env, op, "dv", &args->dv, args->q.dtype, run.tokens, v_cols));
     EBB_TRY(check_docs(&run, &args->doc_starts, op));
     EBB_TRY(check_scratch(env, op, &args->scratch,
-                          ebb_attention_scratch(shape, run.tokens, env->threads)));
+                          ebb_attention_scratch_cpu(shape, run.tokens, env->threads)));
     set_scratch(&run, &args->scratch, run.tokens);
     make_blocks(&run);
     run.kernels = kernels;
@@ -513,7 +515,7 @@ enum ebb_status ebb_attention_cached_cpu(const struct ebb_op_env *env,
     EBB_TRY(
         check_view(env, op, "o", &args->o, args->q.dtype, run.tokens, shape->heads * shape->v_dim));
     EBB_TRY(check_scratch(env, op, &args->scratch,
-                          ebb_attention_scratch(shape, run.tokens, env->threads)));
+                          ebb_attention_scratch_cpu(shape, run.tokens, env->threads)));
     set_scratch(&run, &args->scratch, run.tokens);
     run.kernels = best_kernels();
     run.head.o = ebb_view_data(env, &args->o);

@@ -17,12 +17,20 @@ struct ebb_cross_entropy {
     struct ebb_view label_rows; /* in [1, T] int32: row i is about token label_rows[row0 + i] */
     struct ebb_view dlogits;    /* out [=] [R, V] storage; may be logits; absent: loss only */
     /* out [+=] struct ebb_sums as [1, sizeof] bytes: loss, labels and correct; rows are added in
-     * ascending order. The first index wins a tie for the largest logit. */
+     * ascending order (CUDA: in parts, then the parts). The first index wins a tie for the largest
+     * logit. */
     struct ebb_view sums;
+    struct ebb_view scratch; /* [1, ebb_cross_entropy_scratch()] bytes; absent where it is 0 */
 };
+
+int64_t ebb_cross_entropy_scratch(int64_t rows, const struct ebb_op_target *target);
 
 enum ebb_status ebb_cross_entropy_cpu(const struct ebb_op_env *env,
                                       const struct ebb_cross_entropy *args);
+
+/* With CUDA: kernels on env->stream (op/cross_entropy_cuda.cu). */
+enum ebb_status ebb_cross_entropy_cuda(const struct ebb_op_env *env,
+                                       const struct ebb_cross_entropy *args);
 
 #ifdef __cplusplus
 }

@@ -22,6 +22,9 @@ struct ebb_dropout {
 
 enum ebb_status ebb_dropout_cpu(const struct ebb_op_env *env, const struct ebb_dropout *args);
 
+/* With CUDA: kernels on env->stream (op/dropout_cuda.cu). */
+enum ebb_status ebb_dropout_cuda(const struct ebb_op_env *env, const struct ebb_dropout *args);
+
 #ifdef __cplusplus
 }
 #endif

@@ -36,12 +36,6 @@ enum ebb_status ebb_embed_forward_cpu(const struct ebb_op_env *env,
     return EBB_OK;
 }
 
-int64_t ebb_embed_backward_scratch(int64_t tokens)
-{
-    return 2 * tokens *
-           (int64_t)sizeof(int32_t); /* the order, and where the sort puts the next one */
-}
-
 /* Indices of ids in the order of (id, index). Returns whichever of the two arrays they ended in. */
 static const int32_t *sort_by_id(const int32_t *ids, int32_t n, int32_t vocab, int32_t *order,
                                  int32_t *next)
@@ -76,7 +70,8 @@ enum ebb_status ebb_embed_backward_cpu(const struct ebb_op_env *env,
     int64_t rows = ebb_view_rows(env, dx), cols = dx->cols, slices = (cols + SLICE - 1) / SLICE;
     EBB_ASSERT(rows == 0 || dx->row0 + rows <= args->ids.cols);
     EBB_ASSERT(rows <= INT32_MAX && dtable->rows <= INT32_MAX);
-    EBB_ASSERT(ebb_embed_backward_scratch(rows) <= args->scratch.cols);
+    const struct ebb_op_target target = {EBB_BACKEND_CPU, env->threads};
+    EBB_ASSERT(ebb_embed_backward_scratch(rows, &target) <= args->scratch.cols);
     const int32_t *ids = (const int32_t *)ebb_view_data(env, &args->ids) + dx->row0;
     EBB_TRY(check_ids(env, ids, rows, dx->row0, dtable->rows));
     if (rows == 0) return EBB_OK;

@@ -1,14 +1,19 @@
-/* Matrix products through oneDNN (CPU): fp32 accumulation, one algorithm per shape.
+/* Matrix products through oneDNN (CPU) and cuBLASLt (CUDA): fp32 accumulation, one algorithm per
+ * shape.
  *
  *   NT  y[M, N] = alpha a[M, K] b[N, K]^T     a layer's forward: x W^T
  *   NN  y[M, N] = alpha a[M, K] b[K, N]       gradient of its input: dy W
  *   TN  y[M, N] = alpha a[K, M]^T b[K, N]     gradient of its weight: dy^T x
  * then + bias (each row), and either + add (same shape as y, may be y) or, with accumulate, + y.
- * All of it in fp32 before the one rounding to y's dtype. Live rows: of a and y in NT and NN, of a
- * and b in TN (a sum over no rows leaves y as it is with accumulate and sets it to zero otherwise).
+ * All of it in fp32 before the one rounding to y's dtype. CUDA: where y is bf16 and something is
+ * added, cuBLASLt may round once more in between; a product alone is rounded once there too.
+ *
+ * Live rows: of a and y in NT and NN, of a and b in TN (a sum over no rows leaves y as it is with
+ * accumulate and sets it to zero otherwise).
  *
  * Same numbers: for equal shapes, strides, dtypes and thread count the result is bitwise the same,
- * every time.
+ * every time. On CUDA a row's result does not depend on the number of live rows either (of y in NT
+ * and NN): one algorithm per (form, N, K, dtypes, terms), without split-K.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef EBB_OP_MATMUL_H
 #define EBB_OP_MATMUL_H
@@ -34,13 +39,14 @@ struct ebb_matmul {
     float alpha;
 };
 
-/* The library and its primitives by shape. Loads oneDNN: EBB_UNSUPPORTED naming the package if it
- * is not there. The caller frees. Used from one queue only. */
+/* The library and its primitives by shape. Loads the library: EBB_UNSUPPORTED naming the package
+ * or file that is not there. Needs no GPU: one is first asked for when a product runs. The caller
+ * frees. Used from one queue only. */
 struct ebb_matmul_lib;
-enum ebb_status ebb_matmul_lib_create(struct ebb_ctx *ctx, int threads,
+enum ebb_status ebb_matmul_lib_create(struct ebb_ctx *ctx, const struct ebb_op_target *target,
                                       struct ebb_matmul_lib **lib);
 void ebb_matmul_lib_free(struct ebb_matmul_lib *lib); /* accepts NULL */
-/* "oneDNN 2.6.3 ...", for the numerics record. */
+/* "oneDNN 2.6.3 ...", "cuBLASLt 13.1.0 ...", for the numerics record. */
 const char *ebb_matmul_lib_version(struct ebb_matmul_lib *lib);
 
 /* Bytes of scratch that this matmul needs at its capacity and at any smaller number of live rows.
@@ -48,6 +54,9 @@ const char *ebb_matmul_lib_version(struct ebb_matmul_lib *lib);
 enum ebb_status ebb_matmul_scratch(struct ebb_matmul_lib *lib, const struct ebb_matmul *args,
                                    int64_t *bytes);
 enum ebb_status ebb_matmul_cpu(const struct ebb_op_env *env, const struct ebb_matmul *args);
+
+/* With CUDA: cuBLASLt on env->stream (op/matmul_cuda.c). */
+enum ebb_status ebb_matmul_cuda(const struct ebb_op_env *env, const struct ebb_matmul *args);
 
 #ifdef __cplusplus
 }

@@ -33,7 +33,8 @@ struct answer {
     int64_t bytes;
 };
 
-struct ebb_matmul_lib {
+struct ebb_matmul_cpu {
+    struct ebb_matmul_lib head;
     struct ebb_ctx *ctx;
     struct ebb_dnnl *dnnl;
     int threads;
@@ -48,41 +49,49 @@ struct ebb_matmul_lib {
 
 /* ---- the library object ---- */
 
-enum ebb_status ebb_matmul_lib_create(struct ebb_ctx *ctx, int threads, struct ebb_matmul_lib **lib)
+enum ebb_status ebb_matmul_cpu_create(struct ebb_ctx *ctx, int threads, struct ebb_matmul_lib **lib)
 {
     *lib = NULL;
     EBB_ASSERT(threads > 0);
-    struct ebb_matmul_lib *l = ebb_mem_alloc(ctx, sizeof *l);
+    struct ebb_matmul_cpu *l = ebb_mem_alloc(ctx, sizeof *l);
     if (!l) return EBB_NO_MEMORY;
+    l->head.backend = EBB_BACKEND_CPU;
     l->ctx = ctx;
     l->threads = threads;
     enum ebb_status status = ebb_dnnl_open(ctx, &l->dnnl);
     if (status != EBB_OK) {
-        ebb_matmul_lib_free(l);
+        ebb_matmul_cpu_free(&l->head);
         return status;
     }
     l->convert = !ebb_dnnl_has_bf16(l->dnnl);
     snprintf(l->version, sizeof l->version, "%s, %d threads%s", ebb_dnnl_version(l->dnnl), threads,
              l->convert ? ", bf16 through fp32" : "");
-    *lib = l;
+    *lib = &l->head;
     return EBB_OK;
 }
 
-void ebb_matmul_lib_free(struct ebb_matmul_lib *lib)
+static struct ebb_matmul_cpu *cpu_of(struct ebb_matmul_lib *lib)
 {
-    if (!lib) return;
+    EBB_ASSERT(lib->backend == EBB_BACKEND_CPU);
+    return (struct ebb_matmul_cpu *)lib;
+}
+
+void ebb_matmul_cpu_free(struct ebb_matmul_lib *head)
+{
+    struct ebb_matmul_cpu *lib = cpu_of(head);
     for (int i = 0; i < lib->entries; i++) ebb_dnnl_product_free(lib->entry[i].product);
     ebb_dnnl_close(lib->dnnl);
     ebb_mem_free(lib->ctx, lib);
 }
 
-const char *ebb_matmul_lib_version(struct ebb_matmul_lib *lib)
+const char *ebb_matmul_cpu_version(struct ebb_matmul_lib *lib)
 {
-    return lib->version;
+    return cpu_of(lib)->version;
 }
 
-void ebb_matmul_lib_force_fp32(struct ebb_matmul_lib *lib)
+void ebb_matmul_lib_force_fp32(struct ebb_matmul_lib *head)
 {
+    struct ebb_matmul_cpu *lib = cpu_of(head);
     lib->convert = true;
     lib->answers = 0;
     memset(lib->answer, 0, sizeof lib->answer);
@@ -90,14 +99,14 @@ void ebb_matmul_lib_force_fp32(struct ebb_matmul_lib *lib)
 
 /* The library cuts a product by the size of the caller's OpenMP team, in a description as in a run.
  */
-static int team_set(const struct ebb_matmul_lib *lib)
+static int team_set(const struct ebb_matmul_cpu *lib)
 {
     int before = omp_get_max_threads();
     if (before != lib->threads) omp_set_num_threads(lib->threads);
     return before;
 }
 
-static void team_restore(const struct ebb_matmul_lib *lib, int before)
+static void team_restore(const struct ebb_matmul_cpu *lib, int before)
 {
     if (before != lib->threads) omp_set_num_threads(before);
 }
@@ -118,7 +127,7 @@ _Static_assert(sizeof(struct ebb_dnnl_shape) % 8 == 0, "hashed by 8-byte words")
 
 /* The compiled product of this shape, made where it is new. Borrowed from the library until another
  * is looked up. */
-static enum ebb_status lib_product(struct ebb_matmul_lib *lib, const struct ebb_dnnl_shape *shape,
+static enum ebb_status lib_product(struct ebb_matmul_cpu *lib, const struct ebb_dnnl_shape *shape,
                                    struct ebb_dnnl_product **product)
 {
     uint64_t hash = shape_hash(shape);
@@ -145,60 +154,6 @@ static enum ebb_status lib_product(struct ebb_matmul_lib *lib, const struct ebb_
 }
 
 /* ---- from arguments to a shape ---- */
-
-static const char *form_name(int form)
-{
-    return form == EBB_MATMUL_NT ? "NT" : form == EBB_MATMUL_NN ? "NN" : "TN";
-}
-
-static enum ebb_status check_failed(struct ebb_ctx *ctx, const struct ebb_matmul *args,
-                                    const char *what)
-{
-    return EBB_FAIL(ctx, EBB_FAILED,
-                    "matmul %s: %s (a [%lld, %lld] %s, b [%lld, %lld] %s, y [%lld, %lld] %s)\n"
-                    "this is a mistake in the program that was planned; please report it",
-                    form_name(args->form), what, (long long)args->a.rows, (long long)args->a.cols,
-                    ebb_dtype_name((enum ebb_dtype)args->a.dtype), (long long)args->b.rows,
-                    (long long)args->b.cols, ebb_dtype_name((enum ebb_dtype)args->b.dtype),
-                    (long long)args->y.rows, (long long)args->y.cols,
-                    ebb_dtype_name((enum ebb_dtype)args->y.dtype));
-}
-
-/* What holds for every number of live rows. */
-static enum ebb_status check_args(struct ebb_ctx *ctx, const struct ebb_matmul *args)
-{
-    const struct ebb_view *a = &args->a, *b = &args->b, *y = &args->y;
-    if (args->form < EBB_MATMUL_NT || args->form > EBB_MATMUL_TN)
-        return check_failed(ctx, args, "unknown form");
-    if (a->tensor < 0 || b->tensor < 0 || y->tensor < 0)
-        return check_failed(ctx, args, "a, b or y is absent");
-    if (a->dtype != EBB_F32 && a->dtype != EBB_BF16)
-        return check_failed(ctx, args, "a is neither fp32 nor bf16");
-    if (b->dtype != a->dtype) return check_failed(ctx, args, "a and b differ in dtype");
-    if (y->dtype != a->dtype && y->dtype != EBB_F32)
-        return check_failed(ctx, args, "y has neither a's dtype nor fp32");
-    int64_t m = args->form == EBB_MATMUL_TN ? a->cols : a->rows;
-    int64_t k = args->form == EBB_MATMUL_TN ? a->rows : a->cols;
-    int64_t b_k = args->form == EBB_MATMUL_NT ? b->cols : b->rows;
-    int64_t n = args->form == EBB_MATMUL_NT ? b->rows : b->cols;
-    if (k != b_k) return check_failed(ctx, args, "the inner sizes of a and b differ");
-    if (y->rows != m || y->cols != n)
-        return check_failed(ctx, args, "y's size is not that of the product");
-    if (a->stride < a->cols || b->stride < b->cols || y->stride < y->cols) {
-        return check_failed(ctx, args, "a stride is less than the columns");
-    }
-    if (args->bias.tensor >= 0 &&
-        (args->bias.dtype != a->dtype || args->bias.cols != n || args->bias.rows != 1)) {
-        return check_failed(ctx, args, "bias is not [1, N] of a's dtype");
-    }
-    if (args->add.tensor < 0) return EBB_OK;
-    if (args->add.dtype != y->dtype || args->add.rows != m || args->add.cols != n ||
-        args->add.stride < n) {
-        return check_failed(ctx, args, "add does not have y's size and dtype");
-    }
-    if (args->accumulate) return check_failed(ctx, args, "add and accumulate exclude each other");
-    return EBB_OK;
-}
 
 static bool same_place(const struct ebb_view *a, const struct ebb_view *b)
 {
@@ -239,7 +194,7 @@ static struct ebb_dnnl_shape shape_of(const struct ebb_matmul *args, int64_t liv
 
 /* Rows of a product that are computed at a time. Where rows lie further apart than their columns
  * the library keeps the sums of a bf16 y in fp32 scratch; that must not grow with the tokens. */
-static int64_t chunk_rows(const struct ebb_matmul_lib *lib, const struct ebb_matmul *args)
+static int64_t chunk_rows(const struct ebb_matmul_cpu *lib, const struct ebb_matmul *args)
 {
     bool chunks = args->form != EBB_MATMUL_TN && args->y.dtype == EBB_BF16 && !lib->convert;
     return chunks ? CHUNK : args->a.rows;
@@ -287,7 +242,7 @@ static struct detour detour_layout(const struct ebb_dnnl_shape *s)
     return d;
 }
 
-static bool needs_detour(const struct ebb_matmul_lib *lib, const struct ebb_dnnl_shape *s)
+static bool needs_detour(const struct ebb_matmul_cpu *lib, const struct ebb_dnnl_shape *s)
 {
     return lib->convert && s->in_dtype == EBB_BF16;
 }
@@ -369,7 +324,7 @@ static void set_terms(const struct ebb_matmul *args, const struct ebb_dnnl_shape
     }
 }
 
-static enum ebb_status run_product(struct ebb_matmul_lib *lib, const struct ebb_dnnl_shape *s,
+static enum ebb_status run_product(struct ebb_matmul_cpu *lib, const struct ebb_dnnl_shape *s,
                                    const struct ebb_dnnl_data *data, int64_t scratch_bytes)
 {
     struct ebb_dnnl_product *product = NULL;
@@ -387,7 +342,7 @@ static enum ebb_status run_product(struct ebb_matmul_lib *lib, const struct ebb_
     return ebb_dnnl_product_run(product, data);
 }
 
-static enum ebb_status run_detour(struct ebb_matmul_lib *lib, const struct ebb_dnnl_shape *s,
+static enum ebb_status run_detour(struct ebb_matmul_cpu *lib, const struct ebb_dnnl_shape *s,
                                   const struct ebb_dnnl_data *data, int64_t scratch_bytes)
 {
     ebb_warn_once(lib->ctx, "matmul-bf16-through-fp32",
@@ -427,26 +382,7 @@ static enum ebb_status run_detour(struct ebb_matmul_lib *lib, const struct ebb_d
     return EBB_OK;
 }
 
-static enum ebb_status check_env(const struct ebb_op_env *env, const struct ebb_matmul *args)
-{
-    if (!env->matmul)
-        return EBB_FAIL(env->ctx, EBB_FAILED, "matmul: the environment has no matmul library");
-    if (env->threads != env->matmul->threads) {
-        return EBB_FAIL(env->ctx, EBB_FAILED, "matmul: run with %d threads, planned for %d",
-                        env->threads, env->matmul->threads);
-    }
-    EBB_TRY(check_args(env->ctx, args));
-    const struct ebb_view *partner = args->form == EBB_MATMUL_TN ? &args->b : &args->y;
-    int64_t live = ebb_view_rows(env, &args->a), other = ebb_view_rows(env, partner);
-    if (live != other) {
-        return EBB_FAIL(env->ctx, EBB_FAILED, "matmul %s: %lld live rows of a, %lld of %s",
-                        form_name(args->form), (long long)live, (long long)other,
-                        args->form == EBB_MATMUL_TN ? "b" : "y");
-    }
-    return EBB_OK;
-}
-
-static enum ebb_status run_rows(struct ebb_matmul_lib *lib, const struct ebb_dnnl_shape *s,
+static enum ebb_status run_rows(struct ebb_matmul_cpu *lib, const struct ebb_dnnl_shape *s,
                                 const struct ebb_dnnl_data *data, int64_t scratch_bytes)
 {
     if (s->k == 0) {
@@ -459,8 +395,11 @@ static enum ebb_status run_rows(struct ebb_matmul_lib *lib, const struct ebb_dnn
 
 enum ebb_status ebb_matmul_cpu(const struct ebb_op_env *env, const struct ebb_matmul *args)
 {
-    EBB_TRY(check_env(env, args));
-    struct ebb_matmul_lib *lib = env->matmul;
+    EBB_TRY(ebb_matmul_check_run(env, args));
+    struct ebb_matmul_cpu *lib = cpu_of(env->matmul);
+    if (env->threads != lib->threads)
+        return EBB_FAIL(env->ctx, EBB_FAILED, "matmul: run with %d threads, planned for %d",
+                        env->threads, lib->threads);
     struct ebb_dnnl_shape s = shape_of(args, ebb_view_rows(env, &args->a));
     if (s.m == 0 || s.n == 0) return EBB_OK;
     struct ebb_dnnl_data data = {
@@ -490,7 +429,7 @@ enum ebb_status ebb_matmul_cpu(const struct ebb_op_env *env, const struct ebb_ma
 
 /* ---- scratch ---- */
 
-static enum ebb_status scratch_of(struct ebb_matmul_lib *lib, const struct ebb_dnnl_shape *s,
+static enum ebb_status scratch_of(struct ebb_matmul_cpu *lib, const struct ebb_dnnl_shape *s,
                                   int64_t *bytes)
 {
     *bytes = 0;
@@ -506,7 +445,7 @@ static enum ebb_status scratch_of(struct ebb_matmul_lib *lib, const struct ebb_d
  * the rows: it cuts a product into blocks by its sizes, and what it wants peaks where they are
  * whole (256 and 1024 rows in oneDNN 2.6 and 3.2, for rows without a gap) or stays the same from
  * some count on. So multiples of 16 are asked for, further up of 256. */
-static enum ebb_status scratch_most(struct ebb_matmul_lib *lib, struct ebb_dnnl_shape s, bool tn,
+static enum ebb_status scratch_most(struct ebb_matmul_cpu *lib, struct ebb_dnnl_shape s, bool tn,
                                     int64_t *bytes)
 {
     const int64_t top = tn ? s.k : s.m;
@@ -522,11 +461,12 @@ static enum ebb_status scratch_most(struct ebb_matmul_lib *lib, struct ebb_dnnl_
     return EBB_OK;
 }
 
-enum ebb_status ebb_matmul_scratch(struct ebb_matmul_lib *lib, const struct ebb_matmul *args,
-                                   int64_t *bytes)
+enum ebb_status ebb_matmul_cpu_scratch(struct ebb_matmul_lib *head, const struct ebb_matmul *args,
+                                       int64_t *bytes)
 {
+    struct ebb_matmul_cpu *lib = cpu_of(head);
     *bytes = 0;
-    EBB_TRY(check_args(lib->ctx, args));
+    EBB_TRY(ebb_matmul_check(lib->ctx, args));
     int64_t chunk = chunk_rows(lib, args);
     int64_t top = args->a.rows < chunk ? args->a.rows : chunk;
     struct ebb_dnnl_shape s = shape_of(args, top);
@@ -544,9 +484,10 @@ enum ebb_status ebb_matmul_scratch(struct ebb_matmul_lib *lib, const struct ebb_
     return status;
 }
 
-enum ebb_status ebb_matmul_scratch_now(struct ebb_matmul_lib *lib, const struct ebb_matmul *args,
+enum ebb_status ebb_matmul_scratch_now(struct ebb_matmul_lib *head, const struct ebb_matmul *args,
                                        int64_t *bytes)
 {
+    struct ebb_matmul_cpu *lib = cpu_of(head);
     int64_t chunk = chunk_rows(lib, args);
     struct ebb_dnnl_shape s = shape_of(args, args->a.rows < chunk ? args->a.rows : chunk);
     int before = team_set(lib);
@@ -557,13 +498,14 @@ enum ebb_status ebb_matmul_scratch_now(struct ebb_matmul_lib *lib, const struct 
 
 const char *ebb_matmul_kernel(const struct ebb_op_env *env, const struct ebb_matmul *args)
 {
-    int64_t live = ebb_view_rows(env, &args->a), chunk = chunk_rows(env->matmul, args);
+    struct ebb_matmul_cpu *lib = cpu_of(env->matmul);
+    int64_t live = ebb_view_rows(env, &args->a), chunk = chunk_rows(lib, args);
     struct ebb_dnnl_shape s = shape_of(args, live < chunk ? live : chunk);
     struct ebb_dnnl_product *product = NULL;
     if (s.m == 0 || s.n == 0 || s.k == 0) return "";
-    if (needs_detour(env->matmul, &s)) s = detour_shape(&s);
-    int before = team_set(env->matmul);
-    enum ebb_status status = lib_product(env->matmul, &s, &product);
-    team_restore(env->matmul, before);
+    if (needs_detour(lib, &s)) s = detour_shape(&s);
+    int before = team_set(lib);
+    enum ebb_status status = lib_product(lib, &s, &product);
+    team_restore(lib, before);
     return status == EBB_OK ? ebb_dnnl_product_kernel(product) : "";
 }

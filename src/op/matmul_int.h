@@ -1,6 +1,6 @@
-/* What matmul_cpu.c wants from oneDNN and nothing else of it. matmul_dnnl.c is the only file that
- * includes its header; it serves the C interfaces of versions 2 and 3. Same thread rules as
- * op/matmul.h.
+/* What the files of matmul share: the two library objects' beginning, and what matmul_cpu.c wants
+ * from oneDNN and nothing else of it. matmul_dnnl.c is the only file that includes its header; it
+ * serves the C interfaces of versions 2 and 3. Same thread rules as op/matmul.h.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef EBB_OP_MATMUL_INT_H
 #define EBB_OP_MATMUL_INT_H
@@ -10,6 +10,31 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/* Both libraries' objects begin with this. */
+struct ebb_matmul_lib {
+    enum ebb_backend backend;
+};
+
+/* What holds for every number of live rows; EBB_FAILED names form and shapes. */
+enum ebb_status ebb_matmul_check(struct ebb_ctx *ctx, const struct ebb_matmul *args);
+/* That, and the live rows of a run. */
+enum ebb_status ebb_matmul_check_run(const struct ebb_op_env *env, const struct ebb_matmul *args);
+
+/* As op/matmul.h says, for one backend each. None of CUDA's needs a GPU before the first run. */
+enum ebb_status ebb_matmul_cpu_create(struct ebb_ctx *ctx, int threads,
+                                      struct ebb_matmul_lib **lib);
+void ebb_matmul_cpu_free(struct ebb_matmul_lib *lib);
+const char *ebb_matmul_cpu_version(struct ebb_matmul_lib *lib);
+enum ebb_status ebb_matmul_cpu_scratch(struct ebb_matmul_lib *lib, const struct ebb_matmul *args,
+                                       int64_t *bytes);
+enum ebb_status ebb_matmul_cuda_create(struct ebb_ctx *ctx, struct ebb_matmul_lib **lib);
+void ebb_matmul_cuda_free(struct ebb_matmul_lib *lib);
+const char *ebb_matmul_cuda_version(struct ebb_matmul_lib *lib);
+/* cuBLASLt's workspace: what NVIDIA recommends for Hopper. Any less would shut algorithms out. */
+enum { EBB_MATMUL_CUDA_WORKSPACE = 32 << 20 };
+
+/* ---- oneDNN ---- */
 
 /* y[m, n] = alpha sum over k of a[m, k] b[k, n], + bias[n], + y[m, n]. Strides are in elements, so
  * that a transposed operand is one whose row and column strides are swapped. Compared byte by byte:

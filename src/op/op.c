@@ -1,6 +1,7 @@
 /* The list of ops as a table, made from op/list.h.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op/op.h"
+#include "op/op_int.h"
 
 #include <assert.h>
 
@@ -42,4 +43,11 @@ static_assert(sizeof infos / sizeof infos[0] == EBB_OP_COUNT, "one row for each 
 const struct ebb_op_info *ebb_op_info(enum ebb_op op)
 {
     return (size_t)op < EBB_OP_COUNT ? &infos[op] : NULL;
+}
+
+ebb_op_fn ebb_op_function(enum ebb_op op, enum ebb_backend backend)
+{
+    const struct ebb_op_info *info = ebb_op_info(op);
+    if (info == NULL) return NULL;
+    return backend == EBB_BACKEND_CUDA ? ebb_op_function_cuda(op) : info->cpu;
 }

@@ -6,7 +6,10 @@
  * constants. Ops never allocate and keep no state; what changes from step to step they read from
  * the step block (op/step.h).
  *
- * Adding an op: op/x.h (contract), op/x_cpu.c, tests/op_x.c, one row in op/list.h.
+ * On a GPU an op's function runs on the thread that enqueues and only launches kernels on
+ * env->stream; what it reads of env->step it reads there. Its views lie in device memory.
+ *
+ * Adding an op: op/x.h (contract), op/x_cpu.c, op/x_cuda.cu, tests/op_x.c, one row in op/list.h.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef EBB_OP_H
 #define EBB_OP_H
@@ -48,6 +51,12 @@ struct ebb_op_env {
     struct ebb_matmul_lib *matmul; /* op/matmul.h */
     void *stream;                  /* GPU stream, or NULL */
     int threads;                   /* CPU: size of the OpenMP team */
+};
+
+/* What an op will run on, for everything that is decided beforehand. */
+struct ebb_op_target {
+    enum ebb_backend backend;
+    int threads; /* CPU: size of the OpenMP team */
 };
 
 static inline void *ebb_view_data(const struct ebb_op_env *env, const struct ebb_view *view)
@@ -102,6 +111,8 @@ struct ebb_op_info {
 };
 
 const struct ebb_op_info *ebb_op_info(enum ebb_op op);
+/* What runs the op on a backend; NULL: this build has nothing for it. */
+ebb_op_fn ebb_op_function(enum ebb_op op, enum ebb_backend backend);
 
 #ifdef __cplusplus
 }

@@ -33,9 +33,11 @@ extern "C" {
 
 /* sums.norm_squared += sum of g^2 in double, in a fixed order. */
 struct ebb_norm_squared {
-    struct ebb_view grad; /* in [R, N] fp32 */
-    struct ebb_view sums; /* out [+=] struct ebb_sums as bytes */
+    struct ebb_view grad;    /* in [R, N] fp32 */
+    struct ebb_view sums;    /* out [+=] struct ebb_sums as bytes */
+    struct ebb_view scratch; /* [1, ebb_norm_squared_scratch()] bytes; absent where it is 0 */
 };
+int64_t ebb_norm_squared_scratch(const struct ebb_op_target *target);
 
 /* Reads step->total_weight and max_grad_norm; sets grad_norm, factor, finite. */
 struct ebb_clip {
@@ -73,6 +75,13 @@ enum ebb_status ebb_sgd_cpu(const struct ebb_op_env *env, const struct ebb_sgd *
 /* The split of an fp32 master into bf16 and the rest, and back. */
 void ebb_master_split(float value, uint16_t *hi, uint16_t *lo);
 float ebb_master_join(uint16_t hi, uint16_t lo);
+
+/* With CUDA: kernels on env->stream (op/optimizer_cuda.cu). */
+enum ebb_status ebb_norm_squared_cuda(const struct ebb_op_env *env,
+                                      const struct ebb_norm_squared *args);
+enum ebb_status ebb_clip_cuda(const struct ebb_op_env *env, const struct ebb_clip *args);
+enum ebb_status ebb_adamw_cuda(const struct ebb_op_env *env, const struct ebb_adamw *args);
+enum ebb_status ebb_sgd_cuda(const struct ebb_op_env *env, const struct ebb_sgd *args);
 
 #ifdef __cplusplus
 }

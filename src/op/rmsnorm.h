@@ -28,15 +28,27 @@ struct ebb_rmsnorm_backward {
     struct ebb_view dy; /* in [R, C] storage, any stride */
     /* out [+=] ([=], see overwrite) [R, C] storage: added in fp32, rounded once; may be dy */
     struct ebb_view dx;
-    struct ebb_view dw; /* out [+=] [1, C] fp32, rows in ascending order; may be absent */
+    /* out [+=] [1, C] fp32, rows in ascending order (CUDA: in parts of 16 rows, then the parts);
+     * may be absent */
+    struct ebb_view dw;
+    /* [1, ebb_rmsnorm_backward_scratch()] bytes; absent where it is 0, and without dw */
+    struct ebb_view scratch;
     float eps;
     int overwrite; /* 1: dx is set, not added to */
 };
 
+int64_t ebb_rmsnorm_backward_scratch(int64_t rows, int64_t cols,
+                                     const struct ebb_op_target *target);
 enum ebb_status ebb_rmsnorm_forward_cpu(const struct ebb_op_env *env,
                                         const struct ebb_rmsnorm_forward *args);
 enum ebb_status ebb_rmsnorm_backward_cpu(const struct ebb_op_env *env,
                                          const struct ebb_rmsnorm_backward *args);
+
+/* With CUDA: kernels on env->stream (op/rmsnorm_cuda.cu). */
+enum ebb_status ebb_rmsnorm_forward_cuda(const struct ebb_op_env *env,
+                                         const struct ebb_rmsnorm_forward *args);
+enum ebb_status ebb_rmsnorm_backward_cuda(const struct ebb_op_env *env,
+                                          const struct ebb_rmsnorm_backward *args);
 
 #ifdef __cplusplus
 }

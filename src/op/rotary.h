@@ -33,18 +33,26 @@ struct ebb_rotary_backward {
     struct ebb_view q_norm;    /* as above */
     struct ebb_view k_norm;    /* as above */
     struct ebb_view dy;        /* [=] like y: its gradient becomes that of x, in place */
-    struct ebb_view dq_norm;   /* out [+=] [1, D] fp32, rows then heads ascending; may be absent */
+    struct ebb_view dq_norm;   /* out [+=] [1, D] fp32, rows then heads ascending (CUDA:
+                                  in parts of 16 rows); may be absent */
     struct ebb_view dk_norm;   /* out [+=] [1, D] fp32; may be absent */
     struct ebb_view scratch;   /* [1, ebb_rotary_backward_scratch()] bytes; absent where it is 0 */
     int64_t heads, kv_heads, head_dim;
     float eps;
 };
 
-int64_t ebb_rotary_backward_scratch(int64_t rows, int64_t head_dim, bool norms, int threads);
+int64_t ebb_rotary_backward_scratch(int64_t rows, int64_t head_dim, bool norms,
+                                    const struct ebb_op_target *target);
 enum ebb_status ebb_rotary_forward_cpu(const struct ebb_op_env *env,
                                        const struct ebb_rotary_forward *args);
 enum ebb_status ebb_rotary_backward_cpu(const struct ebb_op_env *env,
                                         const struct ebb_rotary_backward *args);
+
+/* With CUDA: kernels on env->stream (op/rotary_cuda.cu). */
+enum ebb_status ebb_rotary_forward_cuda(const struct ebb_op_env *env,
+                                        const struct ebb_rotary_forward *args);
+enum ebb_status ebb_rotary_backward_cuda(const struct ebb_op_env *env,
+                                         const struct ebb_rotary_backward *args);
 
 #ifdef __cplusplus
 }

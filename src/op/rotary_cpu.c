@@ -8,6 +8,7 @@
 
 #include <math.h>
 
+#include "op/scratch_int.h"
 #include "op/vector_int.h"
 
 /* rows with a line of scratch; columns of it that a thread sums at a time */
@@ -157,9 +158,8 @@ static EBB_CLONES void backward_row(const struct heads *shape, enum ebb_dtype dt
     }
 }
 
-int64_t ebb_rotary_backward_scratch(int64_t rows, int64_t head_dim, bool norms, int threads)
+int64_t ebb_rotary_backward_scratch_cpu(int64_t rows, int64_t head_dim, bool norms)
 {
-    (void)threads;
     return norms ? (rows < BLOCK ? rows : BLOCK) * 2 * head_dim * (int64_t)sizeof(float) : 0;
 }
 
@@ -200,7 +200,7 @@ enum ebb_status ebb_rotary_backward_cpu(const struct ebb_op_env *env,
     bool sums =
         shape.norms && (ebb_view_present(&args->dq_norm) || ebb_view_present(&args->dk_norm));
     EBB_ASSERT(!sums ||
-               args->scratch.cols >= ebb_rotary_backward_scratch(rows, dim, true, env->threads));
+               args->scratch.cols >= ebb_rotary_backward_scratch_cpu(rows, dim, true));
     float *lines = sums ? ebb_view_data(env, &args->scratch) : NULL;
     for (int64_t start = 0; start < rows; start += BLOCK) {
         int64_t count = rows - start < BLOCK ? rows - start : BLOCK;

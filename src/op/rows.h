@@ -29,11 +29,14 @@ struct ebb_scatter_rows {
     struct ebb_view y;    /* out [=] those rows, [T, N] storage */
 };
 
-/* y[j] += sum over live rows i of x[i, j], in fp32, rows in ascending order (a bias's gradient). */
+/* y[j] += sum over live rows i of x[i, j], in fp32, rows in ascending order (CUDA: in parts of 16
+ * rows, then the parts): a bias's gradient. */
 struct ebb_column_sum {
-    struct ebb_view x; /* in [R, N] storage */
-    struct ebb_view y; /* out [+=] [1, N] fp32 */
+    struct ebb_view x;       /* in [R, N] storage */
+    struct ebb_view y;       /* out [+=] [1, N] fp32 */
+    struct ebb_view scratch; /* [1, ebb_column_sum_scratch()] bytes; absent where it is 0 */
 };
+int64_t ebb_column_sum_scratch(int64_t rows, int64_t cols, const struct ebb_op_target *target);
 
 /* y[step->cached + i] = x[i] for each live row: keys and values into the cache. EBB_FAILED if
  * that is past y's end. */
@@ -56,6 +59,18 @@ enum ebb_status ebb_scatter_rows_cpu(const struct ebb_op_env *env,
 enum ebb_status ebb_column_sum_cpu(const struct ebb_op_env *env, const struct ebb_column_sum *args);
 enum ebb_status ebb_store_rows_cpu(const struct ebb_op_env *env, const struct ebb_store_rows *args);
 enum ebb_status ebb_copy_rows_cpu(const struct ebb_op_env *env, const struct ebb_copy_rows *args);
+
+/* With CUDA: kernels on env->stream (op/rows_cuda.cu). */
+enum ebb_status ebb_fill_cuda(const struct ebb_op_env *env, const struct ebb_fill *args);
+enum ebb_status ebb_gather_rows_cuda(const struct ebb_op_env *env,
+                                     const struct ebb_gather_rows *args);
+enum ebb_status ebb_scatter_rows_cuda(const struct ebb_op_env *env,
+                                      const struct ebb_scatter_rows *args);
+enum ebb_status ebb_column_sum_cuda(const struct ebb_op_env *env,
+                                    const struct ebb_column_sum *args);
+enum ebb_status ebb_store_rows_cuda(const struct ebb_op_env *env,
+                                    const struct ebb_store_rows *args);
+enum ebb_status ebb_copy_rows_cuda(const struct ebb_op_env *env, const struct ebb_copy_rows *args);
 
 #ifdef __cplusplus
 }

@@ -28,6 +28,12 @@ enum ebb_status ebb_swiglu_forward_cpu(const struct ebb_op_env *env,
 enum ebb_status ebb_swiglu_backward_cpu(const struct ebb_op_env *env,
                                         const struct ebb_swiglu_backward *args);
 
+/* With CUDA: kernels on env->stream (op/swiglu_cuda.cu). */
+enum ebb_status ebb_swiglu_forward_cuda(const struct ebb_op_env *env,
+                                        const struct ebb_swiglu_forward *args);
+enum ebb_status ebb_swiglu_backward_cuda(const struct ebb_op_env *env,
+                                         const struct ebb_swiglu_backward *args);
+
 #ifdef __cplusplus
 }
 #endif

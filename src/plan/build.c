@@ -72,6 +72,13 @@ struct ebb_view ebb_matrix_all(const struct ebb_build *build, const struct ebb_m
     return token_view(matrix, 0, build->capacity.tokens, col0, cols);
 }
 
+struct ebb_op_target ebb_numerics_target(const struct ebb_numerics *numerics)
+{
+    bool cuda = strcmp(numerics->backend, ebb_backend_name(EBB_BACKEND_CUDA)) == 0;
+    struct ebb_op_target target = {cuda ? EBB_BACKEND_CUDA : EBB_BACKEND_CPU, numerics->threads};
+    return target;
+}
+
 enum ebb_status ebb_build_op(struct ebb_build *build, enum ebb_op op, const void *args)
 {
     return ebb_program_op(build->program, EBB_QUEUE_COMPUTE, op, args);

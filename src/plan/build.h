@@ -19,9 +19,11 @@ struct ebb_numerics {
     int64_t tile_tokens;    /* rows of a tile: norms, MLP and projections run tile by tile */
     int64_t head_chunk;     /* labels whose logits exist at a time */
     int threads;
-    char backend[16]; /* "cpu" */
+    char backend[16]; /* "cpu", "cuda" */
     char matmul[96];  /* library and version */
 };
+
+struct ebb_op_target ebb_numerics_target(const struct ebb_numerics *numerics);
 
 struct ebb_capacity {
     int64_t tokens; /* of a micro-batch */

@@ -82,10 +82,12 @@ static enum ebb_status emit_sweep(struct ebb_build *build, const struct ebb_net 
 static enum ebb_status emit_update(struct ebb_build *build, const struct ebb_plan_request *request)
 {
     const struct ebb_net *net = request->net;
+    const struct ebb_op_target target = ebb_numerics_target(build->numerics);
     for (int32_t i = 0; i < net->param_count; i++) {
         struct ebb_norm_squared args = {.grad = state_view(&net->params[i], net->params[i].grad,
                                                            EBB_F32),
                                         .sums = sums_view(net->inputs.sums)};
+        args.scratch = ebb_build_scratch(build, ebb_norm_squared_scratch(&target));
         EBB_TRY(ebb_build_op(build, EBB_OP_norm_squared, &args));
     }
     struct ebb_clip clip = {.step = block_view(net->inputs.step),
@@ -272,6 +274,15 @@ void ebb_numerics_choose(struct ebb_numerics *numerics, int64_t vocab,
     /* 32 MiB of fp32 logits at a time, in steps of 32 labels; tiles of 512 tokens keep a core's
      * share of an MLP tile within its cache for small models and the products large enough for
      * big ones. */
+    bool cuda = ebb_numerics_target(numerics).backend == EBB_BACKEND_CUDA;
+    if (cuda) {
+        /* A GPU wants larger products: 256 MiB of logits, in steps of a matmul's 128 rows. */
+        int64_t rows = (256 << 20) / 4 / (vocab > 0 ? vocab : 1) / 128 * 128;
+        numerics->head_chunk = rows < 128 ? 128 : rows > 2048 ? 2048 : rows;
+        numerics->tile_tokens =
+            capacity->tokens < 2048 ? (capacity->tokens > 0 ? capacity->tokens : 1) : 2048;
+        return;
+    }
     int64_t chunk = (32 << 20) / 4 / (vocab > 0 ? vocab : 1) / 32 * 32;
     numerics->head_chunk = chunk < 32 ? 32 : chunk > 512 ? 512 : chunk;
     numerics->tile_tokens =

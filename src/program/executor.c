@@ -92,8 +92,7 @@ static enum ebb_status own_block(struct ebb_executor *x, int32_t t,
         x->base[t] = share->base[t];
         return EBB_OK;
     }
-    x->own[t] = ebb_mem_alloc(x->ctx, tensor->bytes > 0 ? (size_t)tensor->bytes : 1);
-    if (x->own[t] == NULL) return EBB_NO_MEMORY;
+    EBB_TRY(ebb_device_block_create(x->device, tensor->bytes, false, &x->own[t]));
     x->base[t] = x->own[t];
     return EBB_OK;
 }
@@ -167,7 +166,8 @@ static enum ebb_status chain_parts(struct ebb_executor *x)
 static enum ebb_status prepare_op(struct ebb_executor *x, int32_t e, const struct ebb_entry *entry)
 {
     const struct ebb_op_info *info = ebb_op_info((enum ebb_op)entry->op);
-    if (info->cpu == NULL)
+    ebb_op_fn function = ebb_op_function((enum ebb_op)entry->op, ebb_device_backend(x->device));
+    if (function == NULL)
         return EBB_FAIL(x->ctx, EBB_UNSUPPORTED,
                         "program '%s': entry %" PRId32 " is op '%s', which this backend "
                         "does not have",
@@ -177,7 +177,7 @@ static enum ebb_status prepare_op(struct ebb_executor *x, int32_t e, const struc
                         "program '%s': entry %" PRId32
                         " is a matmul, but no matmul library was given",
                         ebb_program_name(x->program), e);
-    x->launches[e].op = info->cpu;
+    x->launches[e].op = function;
     x->computes[entry->queue] = true;
     return EBB_OK;
 }
@@ -272,7 +272,7 @@ void ebb_executor_free(struct ebb_executor *executor)
     ebb_stash_free(executor->stash);
     if (executor->own != NULL)
         for (int32_t t = 0; t < ebb_program_tensors(executor->program); t++)
-            ebb_mem_free(ctx, executor->own[t]);
+            ebb_device_block_free(executor->device, executor->own[t]);
     ebb_mem_free(ctx, (void *)executor->own);
     ebb_mem_free(ctx, (void *)executor->base);
     ebb_mem_free(ctx, executor->launches);

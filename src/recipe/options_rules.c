@@ -356,15 +356,24 @@ static enum ebb_status check_rule(struct ebb_options *options, const struct rule
 
 /* ---- rules with more to say ------------------------------------------------------------------ */
 
+/* Is there device memory that activations can be moved out of? */
+static bool has_device_memory(const struct ebb_config *config)
+{
+    return config->memory_budget.bytes > 0 || config->memory_budget.percent > 0 ||
+           config->device == EBB_DEVICE_KEY_CUDA;
+}
+
 static enum ebb_status check_offered(struct ebb_options *options, const struct ebb_config *config,
                                      struct ebb_ctx *ctx)
 {
-    if (config->device == EBB_DEVICE_KEY_CUDA)
+    char why[160];
+    if (config->device == EBB_DEVICE_KEY_CUDA &&
+        !ebb_backend_is_there(EBB_BACKEND_CUDA, why, sizeof why))
         return EBB_FAIL(ctx, EBB_UNSUPPORTED,
-                        "device: cuda is not offered by this build, which computes on the CPU\n"
+                        "device: cuda is not to be had: %s\n"
                         "where: %s\n"
                         "try:   device: cpu",
-                        ebb_options_where(options, "device"));
+                        why, ebb_options_where(options, "device"));
     if (config->offload_params == EBB_TIER_KEY_CPU)
         return EBB_FAIL(ctx, EBB_UNSUPPORTED,
                         "offload_params: cpu is not offered: weights stay in device memory\n"
@@ -388,7 +397,7 @@ static enum ebb_status check_offloading(struct ebb_options *options,
 {
     struct ebb_origin offload = ebb_options_origin(options, "activation_offloading");
     struct ebb_origin remake = ebb_options_origin(options, "gradient_checkpointing");
-    bool budget = config->memory_budget.bytes > 0 || config->memory_budget.percent > 0;
+    bool budget = has_device_memory(config);
     bool torchtune = strcmp(offload.key, "enable_activation_offloading") == 0;
     if (config->activation_offloading == EBB_TRUE && torchtune &&
         config->gradient_checkpointing != EBB_TRUE)
@@ -430,7 +439,7 @@ static enum ebb_status check_activations(struct ebb_options *options,
     bool argument = ebb_options_origin(options, "activations").kind == EBB_ORIGIN_ARGUMENT;
     EBB_TRY(ebb_activations_parse(ctx, argument ? "command line" : options->path,
                                   config->activations, list, &count));
-    bool budget = config->memory_budget.bytes > 0 || config->memory_budget.percent > 0;
+    bool budget = has_device_memory(config);
     for (int64_t i = 0; i < count; i++)
         if (list[i].policy == EBB_POLICY_HOST && !budget)
             return EBB_FAIL(ctx, EBB_BAD_CONFIG,

@@ -490,7 +490,9 @@ static const struct ebb_option table[] = {
     /* ---- machine and output ------------------------------------------------------------------ */
     {KEY(device), .group = EBB_GROUP_MACHINE, .type = EBB_OPTION_CHOICE, .commands = RUN,
      .text = "auto", .choices = "auto|cpu|cuda=cuda:0", .aliases = "device_map",
-     .help = "Where the run computes. auto: the best that this build has, which is the CPU."},
+     .help = "Where the run computes. cuda: an NVIDIA GPU, in builds that found the CUDA toolkit; "
+             "memory_budget is then the GPU's memory for weights, states and activations. auto: "
+             "the CPU, until the GPU's attention uses tensor cores."},
     {KEY(threads), .group = EBB_GROUP_MACHINE, .type = EBB_OPTION_INT, .commands = RUN, .text = "0",
      .low = 0, .high = 4096, .unit = "threads", .aliases = "num_threads",
      .help = "CPU threads that compute. 0: every processor that the process may use. Sums of a "

@@ -102,15 +102,21 @@ enum ebb_status ebb_setup_model(struct ebb_ctx *ctx, struct ebb_options *options
     request->threads = (int)config->threads;
     request->seed = (uint64_t)config->seed;
     request->streams = config->activation_offloading_use_streams;
-    request->device_budget = ebb_setup_budget(&config->memory_budget);
+    request->backend = ebb_setup_backend(config);
+    request->device_budget = ebb_setup_budget(&config->memory_budget, request->backend);
     return EBB_OK;
 }
 
-int64_t ebb_setup_budget(const struct ebb_amount *amount)
+enum ebb_backend ebb_setup_backend(const struct ebb_config *config)
+{
+    return config->device == EBB_DEVICE_KEY_CUDA ? EBB_BACKEND_CUDA : EBB_BACKEND_CPU;
+}
+
+int64_t ebb_setup_budget(const struct ebb_amount *amount, enum ebb_backend backend)
 {
     if (amount->bytes > 0) return amount->bytes;
     if (amount->percent > 0)
-        return (int64_t)(amount->percent / 100 * (double)ebb_host_bytes_total());
+        return (int64_t)(amount->percent / 100 * (double)ebb_backend_bytes_total(backend));
     return 0;
 }
 
@@ -504,7 +510,7 @@ enum ebb_status ebb_setup_training(struct ebb_setup *setup)
                                                      .weight_decay = config->weight_decay};
     request->memory.gradient_checkpointing = (enum ebb_auto)config->gradient_checkpointing;
     request->memory.activation_offloading = (enum ebb_auto)config->activation_offloading;
-    request->host_budget = ebb_setup_budget(&config->host_memory_budget);
+    request->host_budget = ebb_setup_budget(&config->host_memory_budget, EBB_BACKEND_CPU);
     request->max_grad_norm = config->max_grad_norm;
     return EBB_OK;
 }

@@ -78,8 +78,10 @@ void ebb_setup_free(struct ebb_setup *setup);
 
 /* EBB_INTERRUPTED where a signal waits. The signal stays where it is. */
 enum ebb_status ebb_setup_poll(struct ebb_ctx *ctx, const struct ebb_recipe_env *env);
-/* "memory_budget" in bytes; 0: none. A share is of the machine's memory. */
-int64_t ebb_setup_budget(const struct ebb_amount *amount);
+/* "device" as a backend. */
+enum ebb_backend ebb_setup_backend(const struct ebb_config *config);
+/* "memory_budget" in bytes; 0: none. A share is of the backend's memory. */
+int64_t ebb_setup_budget(const struct ebb_amount *amount, enum ebb_backend backend);
 
 #ifdef __cplusplus
 }

@@ -49,8 +49,14 @@ static enum ebb_status settle_numerics(struct ebb_engine *engine, struct ebb_num
     numerics->threads = request->numerics      ? request->numerics->threads
                         : request->threads > 0 ? request->threads
                                                : ebb_cpu_count();
-    snprintf(numerics->backend, sizeof numerics->backend, "cpu");
-    EBB_TRY(ebb_matmul_lib_create(engine->ctx, numerics->threads, &engine->matmul));
+    snprintf(numerics->backend, sizeof numerics->backend, "%s", ebb_backend_name(request->backend));
+    if (request->numerics && strcmp(request->numerics->backend, numerics->backend) != 0)
+        return EBB_FAIL(engine->ctx, EBB_BAD_CONFIG,
+                        "the checkpoint was made on device '%s', this run is on '%s': it would not "
+                        "go on with the same numbers\ntry:   device: %s",
+                        request->numerics->backend, numerics->backend, request->numerics->backend);
+    struct ebb_op_target target = ebb_numerics_target(numerics);
+    EBB_TRY(ebb_matmul_lib_create(engine->ctx, &target, &engine->matmul));
     snprintf(numerics->matmul, sizeof numerics->matmul, "%s",
              ebb_matmul_lib_version(engine->matmul));
     ebb_numerics_choose(numerics, engine->config->vocab, &request->capacity);
@@ -118,6 +124,7 @@ void ebb_engine_free(struct ebb_engine *engine)
         if (engine->executors[i] != engine->first) ebb_executor_free(engine->executors[i]);
     ebb_executor_free(engine->first);
     ebb_device_free(engine->device);
+    ebb_mem_free(ctx, engine->logits);
     ebb_plan_free(ctx, engine->plan);
     ebb_decoder_free(ctx, engine->net);
     ebb_matmul_lib_free(engine->matmul);
@@ -132,7 +139,7 @@ void ebb_engine_free(struct ebb_engine *engine)
 static enum ebb_status reserve(struct ebb_engine *engine)
 {
     const struct ebb_engine_request *request = &engine->request;
-    struct ebb_device_options options = {.backend = EBB_BACKEND_CPU,
+    struct ebb_device_options options = {.backend = engine->request.backend,
                                          .threads = engine->plan->request.numerics.threads,
                                          .delay_seed = request->seed};
     memcpy(options.delay_us, request->delay_us, sizeof options.delay_us);
@@ -158,19 +165,30 @@ static enum ebb_status create_executors(struct ebb_engine *engine)
     return EBB_OK;
 }
 
-static void fill_rope(struct ebb_engine *engine)
+static enum ebb_status fill_rope(struct ebb_engine *engine)
 {
-    int64_t rows;
+    int64_t rows, dim = engine->config->head_dim;
     int32_t tensor = ebb_decoder_rope_tensor(engine->net, &rows);
-    ebb_rope_table(&engine->config->rope, engine->config->head_dim, 0, rows,
-                   (float *)ebb_engine_tensor(engine, tensor));
+    size_t bytes = (size_t)(rows * dim) * sizeof(float);
+    float *table = (float *)ebb_mem_alloc(engine->ctx, bytes);
+    if (!table) return EBB_NO_MEMORY;
+    ebb_rope_table(&engine->config->rope, dim, 0, rows, table);
+    enum ebb_status status =
+        ebb_device_copy(engine->device, ebb_engine_tensor(engine, tensor), table, (int64_t)bytes);
+    ebb_mem_free(engine->ctx, table);
+    return status;
 }
 
 enum ebb_status ebb_engine_open(struct ebb_engine *engine)
 {
     EBB_TRY(reserve(engine));
     EBB_TRY(create_executors(engine));
-    fill_rope(engine);
+    if (engine->request.decode) {
+        engine->logits = (float *)ebb_mem_alloc(engine->ctx, (size_t)engine->config->vocab *
+                                                                 sizeof *engine->logits);
+        if (!engine->logits) return EBB_NO_MEMORY;
+    }
+    EBB_TRY(fill_rope(engine));
     return ebb_engine_load_weights(engine);
 }
 
@@ -181,24 +199,22 @@ void *ebb_engine_tensor(const struct ebb_engine *engine, int32_t tensor)
 
 /* ---- steps ---- */
 
-static struct ebb_sums *sums_of(const struct ebb_engine *engine)
-{
-    return (struct ebb_sums *)ebb_engine_tensor(engine, engine->net->inputs.sums);
-}
-
 void ebb_engine_begin(struct ebb_engine *engine)
 {
-    memset(sums_of(engine), 0, sizeof(struct ebb_sums));
+    memset(&engine->sums, 0, sizeof engine->sums);
+    engine->fresh = true;
 }
 
 struct ebb_sums ebb_engine_sums(const struct ebb_engine *engine)
 {
-    return *sums_of(engine);
+    return engine->sums;
 }
 
-static void put(struct ebb_engine *engine, int32_t tensor, const int32_t *values, int64_t count)
+static enum ebb_status put(struct ebb_engine *engine, int32_t tensor, const int32_t *values,
+                           int64_t count)
 {
-    memcpy(ebb_engine_tensor(engine, tensor), values, (size_t)count * sizeof *values);
+    return ebb_device_copy(engine->device, ebb_engine_tensor(engine, tensor), values,
+                           count * (int64_t)sizeof *values);
 }
 
 /* Runs a program with the step as it stands, and waits. */
@@ -207,9 +223,28 @@ static enum ebb_status run(struct ebb_engine *engine, enum ebb_program_kind kind
     EBB_ASSERT(engine->executors[kind]);
     engine->step.seed = engine->request.seed;
     engine->step.max_grad_norm = engine->request.max_grad_norm;
-    memcpy(ebb_engine_tensor(engine, engine->net->inputs.step), &engine->step, sizeof engine->step);
+    void *step = ebb_engine_tensor(engine, engine->net->inputs.step),
+         *sums = ebb_engine_tensor(engine, engine->net->inputs.sums);
+    EBB_TRY(ebb_device_copy(engine->device, step, &engine->step, sizeof engine->step));
+    if (engine->fresh)
+        EBB_TRY(ebb_device_copy(engine->device, sums, &engine->sums, sizeof engine->sums));
+    engine->fresh = false;
     EBB_TRY(ebb_executor_run(engine->executors[kind], &engine->step));
-    return ebb_device_sync(engine->device);
+    EBB_TRY(ebb_device_sync(engine->device));
+    return ebb_device_copy(engine->device, &engine->sums, sums, sizeof engine->sums);
+}
+
+/* What a GPU's kernels cannot refuse. */
+static enum ebb_status check_ids(struct ebb_engine *engine, const int32_t *ids, int64_t count)
+{
+    int64_t vocab = engine->config->vocab;
+    for (int64_t i = 0; i < count; i++)
+        if (ids[i] < 0 || ids[i] >= vocab)
+            return EBB_FAIL(engine->ctx, EBB_FAILED,
+                            "token %lld has id %ld, the embedding has %lld rows: the data was made "
+                            "with another model's tokenizer",
+                            (long long)i, (long)ids[i], (long long)vocab);
+    return EBB_OK;
 }
 
 enum ebb_status ebb_engine_micro(struct ebb_engine *engine, enum ebb_program_kind kind,
@@ -227,11 +262,13 @@ enum ebb_status ebb_engine_micro(struct ebb_engine *engine, enum ebb_program_kin
                         (long long)capacity->tokens, (long long)capacity->docs,
                         (long long)capacity->doc_tokens);
     if (batch->tokens == 0) return EBB_OK;
-    put(engine, in->ids, batch->ids, batch->tokens);
-    put(engine, in->targets, batch->targets, batch->tokens);
-    put(engine, in->positions, batch->positions, batch->tokens);
-    put(engine, in->doc_starts, batch->doc_starts, batch->docs + 1);
-    put(engine, in->label_rows, batch->label_rows, batch->labels);
+    if (engine->request.backend != EBB_BACKEND_CPU)
+        EBB_TRY(check_ids(engine, batch->ids, batch->tokens));
+    EBB_TRY(put(engine, in->ids, batch->ids, batch->tokens));
+    EBB_TRY(put(engine, in->targets, batch->targets, batch->tokens));
+    EBB_TRY(put(engine, in->positions, batch->positions, batch->tokens));
+    EBB_TRY(put(engine, in->doc_starts, batch->doc_starts, batch->docs + 1));
+    EBB_TRY(put(engine, in->label_rows, batch->label_rows, batch->labels));
     engine->step.tokens = batch->tokens;
     engine->step.docs = batch->docs;
     engine->step.labels = batch->labels;
@@ -255,13 +292,14 @@ enum ebb_status ebb_engine_update(struct ebb_engine *engine, uint64_t step, doub
     return run(engine, EBB_PROGRAM_UPDATE);
 }
 
-void ebb_engine_drop_gradients(struct ebb_engine *engine)
+enum ebb_status ebb_engine_drop_gradients(struct ebb_engine *engine)
 {
     for (int32_t i = 0; i < engine->net->param_count; i++) {
         const struct ebb_param *param = &engine->net->params[i];
-        memset(ebb_engine_tensor(engine, param->grad), 0,
-               (size_t)(param->w.rows * param->w.cols) * sizeof(float));
+        EBB_TRY(ebb_device_fill(engine->device, ebb_engine_tensor(engine, param->grad), 0,
+                                param->w.rows * param->w.cols * (int64_t)sizeof(float)));
     }
+    return EBB_OK;
 }
 
 enum ebb_status ebb_engine_decode(struct ebb_engine *engine, const int32_t *ids, int64_t count,
@@ -279,8 +317,9 @@ enum ebb_status ebb_engine_decode(struct ebb_engine *engine, const int32_t *ids,
     for (int64_t at = 0; at < count; at += tile) {
         int64_t n = count - at < tile ? count - at : tile;
         int32_t last = (int32_t)(n - 1);
-        put(engine, in->ids, ids + at, n);
-        put(engine, in->label_rows, &last, 1);
+        if (engine->request.backend != EBB_BACKEND_CPU) EBB_TRY(check_ids(engine, ids + at, n));
+        EBB_TRY(put(engine, in->ids, ids + at, n));
+        EBB_TRY(put(engine, in->label_rows, &last, 1));
         engine->step.tokens = n;
         engine->step.docs = 1;
         engine->step.labels = 1;
@@ -288,9 +327,11 @@ enum ebb_status ebb_engine_decode(struct ebb_engine *engine, const int32_t *ids,
         engine->step.cached = cached + at;
         EBB_TRY(run(engine, EBB_PROGRAM_DECODE));
     }
-    *logits = (const float *)ebb_executor_tensor(engine->executors[EBB_PROGRAM_DECODE],
-                                                 ebb_decoder_logits_tensor(engine->net));
-    return EBB_OK;
+    *logits = engine->logits;
+    return ebb_device_copy(engine->device, engine->logits,
+                           ebb_executor_tensor(engine->executors[EBB_PROGRAM_DECODE],
+                                               ebb_decoder_logits_tensor(engine->net)),
+                           engine->config->vocab * (int64_t)sizeof *engine->logits);
 }
 
 /* ---- what callers read ---- */

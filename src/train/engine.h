@@ -35,7 +35,8 @@ struct ebb_engine_request {
     struct ebb_memory_keys memory;
     bool streams;
     int64_t device_budget, host_budget;  /* bytes; 0: none */
-    int threads;                         /* 0: all */
+    enum ebb_backend backend;
+    int threads;                         /* of the CPU backend; 0: all */
     uint64_t seed;                       /* of adapter starts and dropout */
     double max_grad_norm;                /* 0: no clipping */
     const struct ebb_numerics *numerics; /* from a checkpoint; NULL: chosen */
@@ -76,7 +77,8 @@ enum ebb_status ebb_engine_micro(struct ebb_engine *engine, enum ebb_program_kin
 enum ebb_status ebb_engine_update(struct ebb_engine *engine, uint64_t step, double learning_rate,
                                   double total_weight);
 /* Forgets gradients: after a failed step. */
-void ebb_engine_drop_gradients(struct ebb_engine *engine);
+enum ebb_status ebb_engine_drop_gradients(struct ebb_engine *engine);
+/* As they stood after the last run. */
 struct ebb_sums ebb_engine_sums(const struct ebb_engine *engine);
 /* Tokens [count] of one sequence after `cached` others; *logits [V] fp32 of the last one,
  * borrowed until the next call. Any count: long prompts are cut into the program's capacity. */
@@ -108,11 +110,11 @@ enum ebb_status ebb_engine_save_adapter(struct ebb_engine *engine, const char *d
 enum ebb_status ebb_engine_save_state(struct ebb_engine *engine, const char *path);
 enum ebb_status ebb_engine_load_state(struct ebb_engine *engine, const char *path);
 /* Tests: a parameter's exact fp32 value and its gradient sum, [rows, cols] each. */
-void ebb_engine_read_param(const struct ebb_engine *engine, const struct ebb_param *param,
-                           float *value);
-void ebb_engine_read_grad(const struct ebb_engine *engine, const struct ebb_param *param,
-                          float *grad);
-/* Tests: where a persistent tensor lies. */
+enum ebb_status ebb_engine_read_param(const struct ebb_engine *engine,
+                                      const struct ebb_param *param, float *value);
+enum ebb_status ebb_engine_read_grad(const struct ebb_engine *engine, const struct ebb_param *param,
+                                     float *grad);
+/* Tests: where a persistent tensor lies (an address of the device). */
 void *ebb_engine_tensor(const struct ebb_engine *engine, int32_t tensor);
 
 #ifdef __cplusplus

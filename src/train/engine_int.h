@@ -25,13 +25,46 @@ struct ebb_engine {
     struct ebb_executor *executors[EBB_PROGRAM_COUNT];
     struct ebb_executor *first; /* the one whose tensors the host reads and writes */
     struct ebb_step step;
+    struct ebb_sums sums; /* as they were after the last run */
+    bool fresh;           /* the next run begins with sums of zero */
+    float *logits;        /* [V] the host's copy of what a decode run ended with */
 };
 
-/* Row `row` of a parameter's exact fp32 value: [cols]. */
-void ebb_engine_read_row(const struct ebb_engine *engine, const struct ebb_param *param,
-                         int64_t row, float *value);
-void ebb_engine_write_row(struct ebb_engine *engine, const struct ebb_param *param, int64_t row,
-                          const float *value);
+/* Blocks of rows that are staged in host memory have at most so many bytes. */
+enum { EBB_ENGINE_BLOCK = 8 << 20 };
+static inline int64_t ebb_engine_block_rows(int64_t row_bytes)
+{
+    return row_bytes < EBB_ENGINE_BLOCK ? EBB_ENGINE_BLOCK / (row_bytes > 0 ? row_bytes : 1) : 1;
+}
+
+/* ---- engine_rows.c: rows [row0, row0 + rows), the host's side contiguous ---- */
+
+/* A view's elements as they are. */
+enum ebb_status ebb_engine_get(const struct ebb_engine *engine, const struct ebb_view *view,
+                               int64_t row0, int64_t rows, void *out);
+enum ebb_status ebb_engine_put(struct ebb_engine *engine, const struct ebb_view *view, int64_t row0,
+                               int64_t rows, const void *in);
+/* The same as fp32. */
+enum ebb_status ebb_engine_get_values(const struct ebb_engine *engine, const struct ebb_view *view,
+                                      int64_t row0, int64_t rows, float *value);
+enum ebb_status ebb_engine_put_values(struct ebb_engine *engine, const struct ebb_view *view,
+                                      int64_t row0, int64_t rows, const float *value);
+/* A parameter's exact values, and with them the copy that programs read. */
+enum ebb_status ebb_engine_read_rows(const struct ebb_engine *engine, const struct ebb_param *param,
+                                     int64_t row0, int64_t rows, float *value);
+enum ebb_status ebb_engine_write_rows(struct ebb_engine *engine, const struct ebb_param *param,
+                                      int64_t row0, int64_t rows, const float *value);
+/* Columns [col0, col0 + cols) of a vector that is kept in two halves. */
+enum ebb_status ebb_engine_write_part(struct ebb_engine *engine, const struct ebb_param *param,
+                                      int64_t col0, int64_t cols, const float *value);
+/* A tensor beside it of its shape: gradient, m, v. */
+enum ebb_status ebb_engine_read_moment(const struct ebb_engine *engine,
+                                       const struct ebb_param *param, int32_t tensor, int64_t row0,
+                                       int64_t rows, float *value);
+enum ebb_status ebb_engine_write_moment(struct ebb_engine *engine, const struct ebb_param *param,
+                                        int32_t tensor, int64_t row0, int64_t rows,
+                                        const float *value);
+
 enum ebb_status ebb_engine_load_weights(struct ebb_engine *engine);
 
 #ifdef __cplusplus

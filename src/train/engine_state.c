@@ -4,135 +4,61 @@
 
 #include "base/file.h"
 #include "model/init.h"
-#include "op/optimizer.h"
 #include "train/engine_int.h"
-
-static char *row_of(const struct ebb_engine *engine, const struct ebb_view *view, int64_t row)
-{
-    return (char *)ebb_engine_tensor(engine, view->tensor) + view->offset +
-           row * view->stride * ebb_dtype_bytes((enum ebb_dtype)view->dtype);
-}
-
-static void read_view_row(const struct ebb_engine *engine, const struct ebb_view *view, int64_t row,
-                          float *value)
-{
-    const char *from = row_of(engine, view, row);
-    if (view->dtype == EBB_F32)
-        memcpy(value, from, (size_t)view->cols * sizeof *value);
-    else
-        for (int64_t i = 0; i < view->cols; i++)
-            value[i] = ebb_from_bf16(((const uint16_t *)(const void *)from)[i]);
-}
-
-static void write_view_row(const struct ebb_engine *engine, const struct ebb_view *view,
-                           int64_t row, const float *value)
-{
-    char *to = row_of(engine, view, row);
-    if (view->dtype == EBB_F32)
-        memcpy(to, value, (size_t)view->cols * sizeof *value);
-    else
-        for (int64_t i = 0; i < view->cols; i++)
-            ((uint16_t *)(void *)to)[i] = ebb_to_bf16(value[i]);
-}
-
-void ebb_engine_read_row(const struct ebb_engine *engine, const struct ebb_param *param,
-                         int64_t row, float *value)
-{
-    int64_t cols = param->w.cols;
-    if (param->master >= 0) {
-        memcpy(value, (const float *)ebb_engine_tensor(engine, param->master) + row * cols,
-               (size_t)cols * sizeof *value);
-        return;
-    }
-    read_view_row(engine, &param->w, row, value);
-    if (param->lo < 0) return;
-    const uint16_t *hi = (const uint16_t *)(const void *)row_of(engine, &param->w, row);
-    const uint16_t *lo = (const uint16_t *)ebb_engine_tensor(engine, param->lo) + row * cols;
-    for (int64_t i = 0; i < cols; i++) value[i] = ebb_master_join(hi[i], lo[i]);
-}
-
-void ebb_engine_write_row(struct ebb_engine *engine, const struct ebb_param *param, int64_t row,
-                          const float *value)
-{
-    int64_t cols = param->w.cols;
-    if (param->lo >= 0) {
-        uint16_t *hi = (uint16_t *)(void *)row_of(engine, &param->w, row);
-        uint16_t *lo = (uint16_t *)ebb_engine_tensor(engine, param->lo) + row * cols;
-        for (int64_t i = 0; i < cols; i++) ebb_master_split(value[i], &hi[i], &lo[i]);
-        return;
-    }
-    if (param->master >= 0)
-        memcpy((float *)ebb_engine_tensor(engine, param->master) + row * cols, value,
-               (size_t)cols * sizeof *value);
-    write_view_row(engine, &param->w, row, value);
-}
-
-void ebb_engine_read_param(const struct ebb_engine *engine, const struct ebb_param *param,
-                           float *value)
-{
-    for (int64_t row = 0; row < param->w.rows; row++)
-        ebb_engine_read_row(engine, param, row, value + row * param->w.cols);
-}
-
-void ebb_engine_read_grad(const struct ebb_engine *engine, const struct ebb_param *param,
-                          float *grad)
-{
-    memcpy(grad, ebb_engine_tensor(engine, param->grad),
-           (size_t)(param->w.rows * param->w.cols) * sizeof *grad);
-}
 
 /* ---- weights in ---- */
 
-/* A weight whose exact value is kept in two parts: through fp32, row by row. */
-static enum ebb_status load_split(struct ebb_engine *engine, const struct ebb_tensor_info *info,
-                                  const struct ebb_param *param, int64_t row0,
-                                  const struct ebb_weight *weight)
+/* A weight on its way from a file: rows of it at a time, in the type that they are kept in. */
+struct inward {
+    struct ebb_engine *engine;
+    const struct ebb_tensor_info *info;
+    const struct ebb_weight *weight;
+    const struct ebb_param *param; /* whose exact values are kept in two halves; else NULL */
+    struct ebb_view view;          /* else: where it goes */
+    int64_t row0;                  /* of the weight in the parameter */
+};
+
+static enum ebb_status load_block(const struct inward *in, int64_t row, int64_t rows, void *block)
 {
-    bool vector = param->w.rows == 1;
-    int64_t cols = weight->cols;
-    float *value = (float *)ebb_mem_alloc(engine->ctx, (size_t)cols * sizeof *value);
-    if (!value) return EBB_NO_MEMORY;
-    for (int64_t row = 0; row < weight->rows; row++) {
-        ebb_tensor_copy_rows(info, row, 1, cols, value, EBB_F32, cols);
-        if (!vector) {
-            ebb_engine_write_row(engine, param, row0 + row, value);
-            continue;
-        }
-        uint16_t *hi = (uint16_t *)(void *)row_of(engine, &param->w, 0) + row0;
-        uint16_t *lo = (uint16_t *)ebb_engine_tensor(engine, param->lo) + row0;
-        for (int64_t i = 0; i < cols; i++) ebb_master_split(value[i], &hi[i], &lo[i]);
-    }
-    ebb_mem_free(engine->ctx, value);
-    return EBB_OK;
+    int64_t cols = in->weight->cols;
+    enum ebb_dtype dtype = in->param ? EBB_F32 : (enum ebb_dtype)in->view.dtype;
+    ebb_tensor_copy_rows(in->info, row, rows, cols, block, dtype, cols);
+    if (!in->param) return ebb_engine_put(in->engine, &in->view, row, rows, block);
+    if (in->param->w.rows == 1)
+        return ebb_engine_write_part(in->engine, in->param, in->row0, cols, block);
+    return ebb_engine_write_rows(in->engine, in->param, in->row0 + row, rows, block);
 }
 
 static enum ebb_status load_weight(struct ebb_engine *engine, const struct ebb_safetensors *set,
                                    int64_t index)
 {
     const struct ebb_weight *weight = &engine->weights.items[index];
-    const struct ebb_tensor_info *info;
-    int64_t row0 = 0;
+    struct inward in = {.engine = engine, .weight = weight};
     EBB_TRY(
-        ebb_safetensors_want(engine->ctx, set, weight->name, weight->rows, weight->cols, &info));
-    const struct ebb_param *param = ebb_decoder_param(engine->net, index, &row0);
-    if (param && param->lo >= 0) return load_split(engine, info, param, row0, weight);
-    struct ebb_view view = ebb_decoder_weight(engine->net, index);
-    ebb_tensor_copy(info, weight->rows, weight->cols, row_of(engine, &view, 0),
-                    (enum ebb_dtype)view.dtype, view.stride);
-    return EBB_OK;
+        ebb_safetensors_want(engine->ctx, set, weight->name, weight->rows, weight->cols, &in.info));
+    const struct ebb_param *param = ebb_decoder_param(engine->net, index, &in.row0);
+    in.view = ebb_decoder_weight(engine->net, index);
+    if (param && param->lo >= 0) in.param = param;
+    int64_t row_bytes = weight->cols * (int64_t)sizeof(float),
+            step = ebb_engine_block_rows(row_bytes);
+    if (step > weight->rows) step = weight->rows;
+    void *block = ebb_mem_alloc(engine->ctx, (size_t)(step * row_bytes));
+    if (!block) return EBB_NO_MEMORY;
+    enum ebb_status status = EBB_OK;
+    for (int64_t row = 0; row < weight->rows && status == EBB_OK; row += step)
+        status = load_block(&in, row, weight->rows - row < step ? weight->rows - row : step, block);
+    ebb_mem_free(engine->ctx, block);
+    return status;
 }
 
 /* One of an adapter's two matrices, as fp32, into master (where trained) and copy. */
-static void set_adapter(struct ebb_engine *engine, int64_t weight, char which, const float *value)
+static enum ebb_status set_adapter(struct ebb_engine *engine, int64_t weight, char which,
+                                   const float *value)
 {
     const struct ebb_param *param = ebb_decoder_adapter(engine->net, weight, which);
     struct ebb_view view = ebb_decoder_adapter_view(engine->net, weight, which);
-    for (int64_t row = 0; row < view.rows; row++) {
-        if (param)
-            ebb_engine_write_row(engine, param, row, value + row * view.cols);
-        else
-            write_view_row(engine, &view, row, value + row * view.cols);
-    }
+    return param ? ebb_engine_write_rows(engine, param, 0, view.rows, value)
+                 : ebb_engine_put_values(engine, &view, 0, view.rows, value);
 }
 
 static enum ebb_status load_adapter_matrix(struct ebb_engine *engine,
@@ -157,7 +83,7 @@ static enum ebb_status load_adapter_matrix(struct ebb_engine *engine,
         ebb_adapter_init_a(&engine->adapter_config, weight, engine->request.seed, (uint32_t)index,
                            value);
     }
-    if (status == EBB_OK) set_adapter(engine, index, which, value);
+    if (status == EBB_OK) status = set_adapter(engine, index, which, value);
     ebb_mem_free(engine->ctx, value);
     return status;
 }
@@ -222,41 +148,53 @@ struct source {
     int what; /* 0: value, else 'm' or 'v' */
 };
 
-static void convert_row(const float *value, int64_t cols, enum ebb_dtype dtype, void *out)
+static void convert(const float *value, int64_t count, enum ebb_dtype dtype, void *out)
 {
     if (dtype == EBB_F32)
-        memcpy(out, value, (size_t)cols * sizeof *value);
+        memcpy(out, value, (size_t)count * sizeof *value);
     else
-        for (int64_t i = 0; i < cols; i++)
+        for (int64_t i = 0; i < count; i++)
             ((uint16_t *)out)[i] = dtype == EBB_BF16 ? ebb_to_bf16(value[i]) : ebb_to_f16(value[i]);
+}
+
+/* Rows of what is to be written, as fp32 [rows, view.cols]; `wide` [rows, the parameter's cols] is
+ * working memory. */
+static enum ebb_status read_source(const struct source *s, int64_t row0, int64_t rows, float *wide)
+{
+    const struct ebb_param *param = s->param;
+    if (s->what)
+        return ebb_engine_read_moment(s->engine, param, s->what == 'm' ? param->m : param->v, row0,
+                                      rows, wide);
+    /* What programs read is what is saved, where the file's type is the storage type. */
+    if (!param || (s->dtype == EBB_BF16 && s->view.dtype == EBB_BF16))
+        return ebb_engine_get_values(s->engine, &s->view, row0, rows, wide);
+    EBB_TRY(ebb_engine_read_rows(s->engine, param, s->row0 + row0, rows, wide));
+    for (int64_t i = 0; i < rows && s->view.cols < param->w.cols; i++)
+        memmove(wide + i * s->view.cols, wide + i * param->w.cols + s->col0,
+                (size_t)s->view.cols * sizeof *wide);
+    return EBB_OK;
 }
 
 static enum ebb_status fill_source(struct ebb_ctx *ctx, void *user, int64_t row0, int64_t rows,
                                    void *out)
 {
     const struct source *s = (const struct source *)user;
-    const struct ebb_param *param = s->param;
-    int64_t cols = s->view.cols, wide = param ? param->w.cols : cols;
-    float *value = (float *)ebb_mem_alloc(ctx, (size_t)wide * sizeof *value);
+    int64_t cols = s->view.cols,
+            wide = s->param && s->param->w.cols > cols ? s->param->w.cols : cols;
+    int64_t step = ebb_engine_block_rows(wide * (int64_t)sizeof(float));
+    if (step > rows) step = rows;
+    float *value = (float *)ebb_mem_alloc(ctx, (size_t)(step * wide) * sizeof *value);
     if (!value) return EBB_NO_MEMORY;
-    /* What programs read is what is saved, where the file's type is the storage type. */
-    bool exact = param && !(s->dtype == EBB_BF16 && s->view.dtype == EBB_BF16);
-    for (int64_t i = 0; i < rows; i++) {
-        char *to = (char *)out + i * cols * ebb_dtype_bytes(s->dtype);
-        if (s->what) {
-            int32_t tensor = s->what == 'm' ? param->m : param->v;
-            memcpy(to, (const float *)ebb_engine_tensor(s->engine, tensor) + (row0 + i) * wide,
-                   (size_t)wide * sizeof(float));
-        } else if (exact) {
-            ebb_engine_read_row(s->engine, param, s->row0 + row0 + i, value);
-            convert_row(value + s->col0, cols, s->dtype, to);
-        } else {
-            read_view_row(s->engine, &s->view, row0 + i, value);
-            convert_row(value, cols, s->dtype, to);
-        }
+    enum ebb_status status = EBB_OK;
+    for (int64_t i = 0; i < rows && status == EBB_OK; i += step) {
+        int64_t count = rows - i < step ? rows - i : step;
+        status = read_source(s, row0 + i, count, value);
+        if (status == EBB_OK)
+            convert(value, count * cols, s->dtype,
+                    (char *)out + i * cols * ebb_dtype_bytes(s->dtype));
     }
     ebb_mem_free(ctx, value);
-    return EBB_OK;
+    return status;
 }
 
 static void set_shape(struct ebb_tensor_source *tensor, struct source *source, const char *name,
@@ -399,31 +337,33 @@ enum ebb_status ebb_engine_save_state(struct ebb_engine *engine, const char *pat
     return status;
 }
 
-/* `row` [cols] is working memory. */
 static enum ebb_status load_part(struct ebb_engine *engine, const struct ebb_safetensors *set,
-                                 const struct ebb_param *param, int part, float *row)
+                                 const struct ebb_param *param, int part)
 {
-    const struct ebb_tensor_info *info;
     char name[128];
     int64_t rows = param->w.rows, cols = param->w.cols;
     state_name(param, part, name, sizeof name);
-    info = ebb_safetensors_find(set, name);
+    const struct ebb_tensor_info *info = ebb_safetensors_find(set, name);
     if (!info || info->dtype != EBB_F32 || info->dims != 2 || info->shape[0] != rows ||
         info->shape[1] != cols)
         return EBB_FAIL(engine->ctx, EBB_BAD_FILE,
                         "checkpoint: no tensor '%s' of float32 [%lld, %lld]: it belongs to another "
                         "model or method",
                         name, (long long)rows, (long long)cols);
-    if (part) {
-        float *to = (float *)ebb_engine_tensor(engine, part == 'm' ? param->m : param->v);
-        ebb_tensor_copy(info, rows, cols, to, EBB_F32, cols);
-        return EBB_OK;
+    int64_t step = ebb_engine_block_rows(cols * (int64_t)sizeof(float));
+    if (step > rows) step = rows;
+    float *value = (float *)ebb_mem_alloc(engine->ctx, (size_t)(step * cols) * sizeof *value);
+    if (!value) return EBB_NO_MEMORY;
+    enum ebb_status status = EBB_OK;
+    for (int64_t row = 0; row < rows && status == EBB_OK; row += step) {
+        int64_t count = rows - row < step ? rows - row : step;
+        ebb_tensor_copy_rows(info, row, count, cols, value, EBB_F32, cols);
+        status = part ? ebb_engine_write_moment(engine, param, part == 'm' ? param->m : param->v,
+                                                row, count, value)
+                      : ebb_engine_write_rows(engine, param, row, count, value);
     }
-    for (int64_t i = 0; i < rows; i++) {
-        ebb_tensor_copy_rows(info, i, 1, cols, row, EBB_F32, cols);
-        ebb_engine_write_row(engine, param, i, row);
-    }
-    return EBB_OK;
+    ebb_mem_free(engine->ctx, value);
+    return status;
 }
 
 enum ebb_status ebb_engine_load_state(struct ebb_engine *engine, const char *path)
@@ -433,12 +373,9 @@ enum ebb_status ebb_engine_load_state(struct ebb_engine *engine, const char *pat
     enum ebb_status status = EBB_OK;
     for (int32_t i = 0; status == EBB_OK && i < engine->net->param_count; i++) {
         const struct ebb_param *param = &engine->net->params[i];
-        float *row = (float *)ebb_mem_alloc(engine->ctx, (size_t)param->w.cols * sizeof *row);
-        if (!row) status = EBB_NO_MEMORY;
         for (int part = 0; status == EBB_OK && part < 3; part++)
             if (has_part(param, state_parts[part]))
-                status = load_part(engine, set, param, state_parts[part], row);
-        ebb_mem_free(engine->ctx, row);
+                status = load_part(engine, set, param, state_parts[part]);
     }
     ebb_safetensors_close(engine->ctx, set);
     return status;

@@ -43,19 +43,24 @@ static uint64_t mix(uint64_t hash, const void *data, size_t bytes)
 
 /* First, middle and last row of every weight as the engine holds it: enough to tell two models of
  * one shape apart. */
-static uint64_t hash_weights(const struct ebb_engine *engine)
+static enum ebb_status hash_weights(const struct ebb_engine *engine, uint64_t *hash)
 {
-    uint64_t hash = 0;
-    for (int64_t i = 0; i < engine->weights.count; i++) {
+    enum ebb_status status = EBB_OK;
+    *hash = 0;
+    for (int64_t i = 0; i < engine->weights.count && status == EBB_OK; i++) {
         struct ebb_view view = ebb_decoder_weight(engine->net, i);
-        int64_t size = ebb_dtype_bytes((enum ebb_dtype)view.dtype),
-                rows = engine->weights.items[i].rows;
+        int64_t rows = engine->weights.items[i].rows,
+                bytes = view.cols * ebb_dtype_bytes((enum ebb_dtype)view.dtype);
         const int64_t picks[3] = {0, rows / 2, rows - 1};
-        const char *data = (const char *)ebb_engine_tensor(engine, view.tensor) + view.offset;
-        for (int k = 0; k < 3; k++)
-            hash = mix(hash, data + picks[k] * view.stride * size, (size_t)(view.cols * size));
+        void *row = ebb_mem_alloc(engine->ctx, (size_t)bytes);
+        if (row == NULL) return EBB_NO_MEMORY;
+        for (int k = 0; k < 3 && status == EBB_OK; k++) {
+            status = ebb_engine_get(engine, &view, picks[k], 1, row);
+            if (status == EBB_OK) *hash = mix(*hash, row, (size_t)bytes);
+        }
+        ebb_mem_free(engine->ctx, row);
     }
-    return hash;
+    return status;
 }
 
 static enum ebb_status hash_data(struct ebb_ctx *ctx, struct ebb_loader *loader, uint64_t *hash)
@@ -166,9 +171,13 @@ static bool set_text(json_t *object, const char *key, const char *text)
     return json_object_set_new(object, key, json_string(text)) == 0;
 }
 
+struct hashes {
+    uint64_t weights, data;
+};
+
 /* `text` is working memory. */
 static bool fill_identity(const struct ebb_trainer_request *request, int64_t total_steps,
-                          uint64_t data_hash, json_t *identity, char text[TEXT_BYTES])
+                          const struct hashes *hashes, json_t *identity, char text[TEXT_BYTES])
 {
     const struct ebb_engine *engine = request->engine;
     const struct ebb_engine_request *wanted = &engine->request;
@@ -177,13 +186,13 @@ static bool fill_identity(const struct ebb_trainer_request *request, int64_t tot
     describe_method(engine, text, TEXT_BYTES);
     ok = ok && set_text(identity, "method", text);
     ok = ok && set_text(identity, "storage", ebb_dtype_name(wanted->storage));
-    snprintf(text, TEXT_BYTES, "%016" PRIx64, hash_weights(engine));
+    snprintf(text, TEXT_BYTES, "%016" PRIx64, hashes->weights);
     ok = ok && set_text(identity, "weights", text);
     snprintf(text, TEXT_BYTES, "%s%s%s", wanted->optimizer.sgd ? "SGD" : "AdamW",
              wanted->optimizer.sgd && wanted->optimizer.momentum > 0 ? " with momentum" : "",
              wanted->stochastic_rounding ? ", stochastic rounding" : "");
     ok = ok && set_text(identity, "optimizer", text);
-    describe_data(ebb_loader_describe(request->train), data_hash, text, TEXT_BYTES);
+    describe_data(ebb_loader_describe(request->train), hashes->data, text, TEXT_BYTES);
     ok = ok && set_text(identity, "data", text);
     snprintf(text, TEXT_BYTES, "%" PRId64, request->accumulation);
     ok = ok && set_text(identity, "accumulation", text);
@@ -201,11 +210,12 @@ enum ebb_status ebb_identity_create(struct ebb_ctx *ctx, const struct ebb_traine
                                     int64_t total_steps, json_t **identity)
 {
     char text[TEXT_BYTES];
-    uint64_t hash;
+    struct hashes hashes;
     *identity = NULL;
-    EBB_TRY(hash_data(ctx, request->train, &hash));
+    EBB_TRY(hash_weights(request->engine, &hashes.weights));
+    EBB_TRY(hash_data(ctx, request->train, &hashes.data));
     json_t *made = json_object();
-    if (!made || !fill_identity(request, total_steps, hash, made, text)) {
+    if (!made || !fill_identity(request, total_steps, &hashes, made, text)) {
         json_decref(made);
         return EBB_FAIL(ctx, EBB_NO_MEMORY, "out of host memory while describing the run");
     }

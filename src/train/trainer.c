@@ -288,7 +288,7 @@ static enum ebb_status step(struct trainer *t)
     ebb_device_counters(ebb_engine_device(r->engine), &before);
     EBB_TRY(run_micros(t, &work));
     if (work.left) {
-        ebb_engine_drop_gradients(r->engine);
+        EBB_TRY(ebb_engine_drop_gradients(r->engine));
         return ebb_loader_seek(t->ctx, r->train, t->state.place);
     }
     EBB_TRY(update(t, &work));

@@ -1,0 +1,25 @@
+/* The torture's delay, and the question whether this build has code for the GPU.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "device/device_cuda_int.h"
+
+static __global__ void delay_kernel(long long nanoseconds)
+{
+    long long start, now;
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(start));
+    do {
+        __nanosleep(200);
+        asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+    } while (now - start < nanoseconds);
+}
+
+cudaError_t ebb_cuda_delay(cudaStream_t stream, int microseconds)
+{
+    delay_kernel<<<1, 1, 0, stream>>>((long long)microseconds * 1000);
+    return cudaGetLastError();
+}
+
+cudaError_t ebb_cuda_has_code(void)
+{
+    struct cudaFuncAttributes attributes;
+    return cudaFuncGetAttributes(&attributes, (const void *)delay_kernel);
+}

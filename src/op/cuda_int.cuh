@@ -1,0 +1,118 @@
+/* What CUDA kernels share: elements of either storage type as fp32, sums over a block in a fixed
+ * order, checks of a launch.
+ *
+ * Only .cu files include this. Kernels are static; a file's launchers are the extern "C"
+ * functions of its x.h. A launcher takes live rows from the host's step, launches on env->stream
+ * and returns; it never waits, allocates or keeps anything.
+ *
+ * Same numbers: no atomics on floats; every sum's order depends on sizes only, never on the
+ * number of multiprocessors. Products and sums that must not be fused are written with __fmul_rn
+ * and __fadd_rn.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef EBB_OP_CUDA_INT_H
+#define EBB_OP_CUDA_INT_H
+
+#include <cuda_bf16.h>
+#include <cuda_runtime_api.h>
+
+#include "op/op.h"
+#include "op/scratch_int.h"
+
+typedef __nv_bfloat16 ebb_bf16;
+
+static __device__ __forceinline__ float ebb_load(const float *at)
+{
+    return *at;
+}
+static __device__ __forceinline__ float ebb_load(const ebb_bf16 *at)
+{
+    return __bfloat162float(*at);
+}
+static __device__ __forceinline__ void ebb_store(float *at, float value)
+{
+    *at = value;
+}
+static __device__ __forceinline__ void ebb_store(ebb_bf16 *at, float value)
+{
+    *at = __float2bfloat16_rn(value);
+}
+
+/* The sum over a warp, the same in each lane. */
+template <typename T> static __device__ __forceinline__ T ebb_warp_sum(T value)
+{
+    for (int step = 16; step > 0; step /= 2) value += __shfl_xor_sync(0xffffffffu, value, step);
+    return value;
+}
+
+/* The sum over a block of up to 1024 threads (a multiple of 32), the same in each thread. `shared`
+ * has 32 places; it may be used again after the call. */
+template <typename T> static __device__ T ebb_block_sum(T value, T *shared)
+{
+    int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, warps = (blockDim.x + 31) >> 5;
+    value = ebb_warp_sum(value);
+    if (lane == 0) shared[warp] = value;
+    __syncthreads();
+    value = lane < warps ? shared[lane] : T(0);
+    value = ebb_warp_sum(value);
+    __syncthreads();
+    return value;
+}
+
+/* Row `row` of a view. */
+template <typename T>
+static __host__ __device__ __forceinline__ T *ebb_row(T *base, int64_t row, int64_t stride)
+{
+    return base + row * stride;
+}
+
+static inline int64_t ebb_ceil_div(int64_t a, int64_t b)
+{
+    return (a + b - 1) / b;
+}
+
+/* After a launch. */
+static inline enum ebb_status ebb_launched(const struct ebb_op_env *env, const char *op)
+{
+    cudaError_t error = cudaGetLastError();
+    if (error == cudaSuccess) return EBB_OK;
+    return EBB_FAIL(env->ctx, EBB_DEVICE, "the GPU failed at op '%s': %s", op,
+                    cudaGetErrorString(error));
+}
+
+static inline cudaStream_t ebb_stream(const struct ebb_op_env *env)
+{
+    return (cudaStream_t)env->stream;
+}
+
+static inline bool ebb_present(const struct ebb_view *view)
+{
+    return view->tensor >= 0;
+}
+
+template <typename T> static inline T *ebb_data(const struct ebb_op_env *env,
+                                                const struct ebb_view *view)
+{
+    return (T *)ebb_view_data(env, view);
+}
+
+/* ---- sums of rows: parts of EBB_CUDA_PART_ROWS rows into lines, then the lines --------------- */
+
+/* sum[j] += the column's values in all lines, in ascending order. */
+static __global__ void ebb_add_lines_kernel(const float *lines, int64_t count, int64_t stride,
+                                            int64_t cols, float *sum)
+{
+    int64_t j = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    if (j >= cols) return;
+    float value = sum[j];
+    for (int64_t i = 0; i < count; i++) value += lines[i * stride + j];
+    sum[j] = value;
+}
+
+static inline void ebb_add_lines(const struct ebb_op_env *env, const float *lines, int64_t count,
+                                 int64_t stride, int64_t cols, float *sum)
+{
+    ebb_add_lines_kernel<<<(unsigned)ebb_ceil_div(cols, 128), 128, 0, ebb_stream(env)>>>(
+        lines, count, stride, cols, sum);
+}
+
+#endif

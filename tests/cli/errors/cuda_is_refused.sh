@@ -1,1 +1,0 @@
-ebb sft model=m dataset=d.jsonl output_dir=o device=cuda
