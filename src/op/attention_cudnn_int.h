@@ -1,0 +1,131 @@
+/* Attention forward and backward for bf16 through cuDNN's backend API, which is loaded at run time:
+ * an alternative to the plain kernels of attention_cuda.cu with the same contract (attention.h).
+ *
+ * Two forms of graph. PLAIN: one document, exactly as long as the graph. RAGGED: several documents,
+ * each as long as a graph's slot at most; where they start comes from offsets in device memory, so
+ * that one plan serves all lengths. Documents are put into slots of 128, 512, 2048, 4096, 8192, ...
+ * tokens and go in calls of a power of two of documents each. Rows behind the live ones may hold
+ * anything, NaN too.
+ *
+ * Same numbers: forward always; backward with `deterministic`. Without, the library adds dQ's parts
+ * atomically. A deterministic backward needs a partial dQ for each 128 or 256 keys, so a document
+ * above `block` tokens goes in blocks: queries of block i with keys of block j <= i, with the whole
+ * document's lse, parts summed in fp32 in ascending order of j (dq) and of i (dk, dv).
+ *
+ * Threads: all calls on one object come from one thread. Calls only enqueue; the first call with a
+ * new graph builds a plan, which takes the host half a second (milliseconds from the cache).
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef EBB_OP_ATTENTION_CUDNN_INT_H
+#define EBB_OP_ATTENTION_CUDNN_INT_H
+
+#include "op/attention.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct ebb_cudnn;
+
+struct ebb_cudnn_options {
+    bool deterministic; /* backward */
+    int64_t kv_heads;   /* that a call takes at once, a divisor of all: fewer need less workspace;
+                           0: all */
+    int64_t block;      /* deterministic backward: tokens; 0: 4096 */
+};
+
+/* Loads libcudnn.so.9, at least 9.18; EBB_UNSUPPORTED says what is missing. The caller closes. */
+enum ebb_status ebb_cudnn_open(struct ebb_ctx *ctx, struct ebb_cudnn **dnn);
+void ebb_cudnn_close(struct ebb_cudnn *dnn); /* accepts NULL */
+const char *ebb_cudnn_version(const struct ebb_cudnn *dnn); /* "cuDNN 9.19.0"; borrowed */
+/* Plans are kept in files of this folder, which is created, and read from there. NULL: no files.
+ * A file that cannot be used is built anew. */
+enum ebb_status ebb_cudnn_set_cache(struct ebb_cudnn *dnn, const char *dir);
+
+/* Can attention of this shape and type run here? `why` (may be NULL) gets a sentence where not. */
+bool ebb_cudnn_takes(const struct ebb_attention_shape *shape, enum ebb_dtype dtype, char *why,
+                     size_t why_bytes);
+/* Bytes of scratch for micro-batches of up to `tokens` tokens whose longest document has up to
+ * `longest`; enough for any number of documents. The sizes behind it are those of cuDNN 9.19's
+ * plans; a plan that wants more is an error that names both numbers. */
+int64_t ebb_cudnn_workspace(const struct ebb_attention_shape *shape, int64_t tokens,
+                            int64_t longest, bool backward,
+                            const struct ebb_cudnn_options *options);
+/* `starts`: the host's copy of doc_starts, [docs + 1]. With NULL all documents are taken for as
+ * long as the longest, which costs time where they are not. args->scratch has the workspace. */
+enum ebb_status ebb_cudnn_forward(struct ebb_cudnn *dnn, const struct ebb_op_env *env,
+                                  const struct ebb_cudnn_options *options, const int32_t *starts,
+                                  const struct ebb_attention_forward *args);
+enum ebb_status ebb_cudnn_backward(struct ebb_cudnn *dnn, const struct ebb_op_env *env,
+                                   const struct ebb_cudnn_options *options, const int32_t *starts,
+                                   const struct ebb_attention_backward *args);
+
+/* ---- between attention_cuda_dnn.c (calls), _plan.c (plans) and _ragged.cu ---- */
+
+/* Tensors of a graph that come from without. */
+enum ebb_cudnn_tensor {
+    EBB_CUDNN_Q,
+    EBB_CUDNN_K,
+    EBB_CUDNN_V,
+    EBB_CUDNN_O,
+    EBB_CUDNN_LSE,
+    EBB_CUDNN_DO,
+    EBB_CUDNN_DQ,
+    EBB_CUDNN_DK,
+    EBB_CUDNN_DV,
+    EBB_CUDNN_DATA /* so many; each has rows of tokens, a stride and, if ragged, offsets */
+};
+
+/* Compared byte by byte: start from zero bytes. */
+struct ebb_cudnn_key {
+    int64_t batch, slot; /* documents, and tokens of each at most (PLAIN: exactly) */
+    int64_t heads, kv_heads, dim;
+    int64_t stride[EBB_CUDNN_DATA]; /* elements from token to token */
+    uint8_t ragged, causal, backward, deterministic;
+    uint8_t rest[4];
+};
+
+/* Device pointers of one call. */
+struct ebb_cudnn_call {
+    void *data[EBB_CUDNN_DATA];
+    void *offsets[EBB_CUDNN_DATA]; /* int64 [batch + 1], elements */
+    void *queries, *keys;          /* int32 [batch]: lengths */
+    /* Backward's own; the library clears them. */
+    float *delta; /* [batch, heads, slot]: row sums of d_o o */
+    float *sum;   /* [batch, heads, slot, dim]: dq; NULL if deterministic */
+    void *workspace;
+    int64_t workspace_bytes;
+    float scale;
+};
+
+/* Runs the key's plan on a stream; builds it where it is new. */
+enum ebb_status ebb_cudnn_run(struct ebb_cudnn *dnn, const struct ebb_cudnn_key *key,
+                              const struct ebb_cudnn_call *call, void *stream);
+
+enum { EBB_CUDNN_BATCH = 256 /* documents of a call at most */ };
+
+/* Which documents a call takes. */
+struct ebb_cudnn_docs {
+    int32_t count;
+    int32_t from[EBB_CUDNN_BATCH]; /* documents */
+};
+struct ebb_cudnn_lengths {
+    int64_t stride[EBB_CUDNN_DATA];
+    int64_t *offsets[EBB_CUDNN_DATA];
+    int32_t *queries, *keys;
+};
+/* lengths and offsets (stride times start) of these documents, one behind the last. */
+int ebb_cudnn_fill_docs(const int32_t *doc_starts, const struct ebb_cudnn_docs *docs,
+                        const struct ebb_cudnn_lengths *to, void *stream);
+/* The same for one piece: all offsets 0, these lengths. */
+int ebb_cudnn_fill_piece(int64_t queries, int64_t keys, const struct ebb_cudnn_lengths *to,
+                         void *stream);
+/* sum[i, j] += part[i, j], and to[i, j] = sum[i, j] as bf16. */
+int ebb_cudnn_add(float *sum, int64_t sum_stride, const void *part, int64_t part_stride,
+                  int64_t rows, int64_t cols, void *stream);
+int ebb_cudnn_store(void *to, int64_t to_stride, const float *sum, int64_t sum_stride,
+                    int64_t rows, int64_t cols, void *stream);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
