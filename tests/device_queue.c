@@ -377,11 +377,14 @@ static void what_cannot_be_created_is_refused_with_a_reason(void **state)
     struct ebb_ctx *ctx = ebb_ctx_create();
     struct ebb_device *device = NULL;
     struct ebb_device_options options = {.backend = EBB_BACKEND_CUDA};
-    assert_int_equal(ebb_device_create(ctx, &options, &device), EBB_UNSUPPORTED);
-    assert_null(device);
-    assert_text_has(ctx, "this build has the CPU backend only");
-    assert_text_has(ctx, "'cuda'");
-    ebb_error_clear(ctx);
+    char why[160];
+    if (!ebb_backend_is_there(EBB_BACKEND_CUDA, why, sizeof why)) {
+        assert_int_equal(ebb_device_create(ctx, &options, &device), EBB_UNSUPPORTED);
+        assert_null(device);
+        assert_text_has(ctx, why);
+        assert_text_has(ctx, "'cuda'");
+        ebb_error_clear(ctx);
+    }
     options = (struct ebb_device_options){.threads = -1};
     assert_int_equal(ebb_device_create(ctx, &options, &device), EBB_BAD_CONFIG);
     assert_text_has(ctx, "-1 threads");
