@@ -244,6 +244,31 @@ static void what_a_template_leaves_out_is_told_once(void **state)
                  "{\"messages\": [" HI ", " HO "], \"tools\": [{\"name\": \"add\"}]}", "messages",
                  "<user>Hi</s><assistant>[Ho</s>]");
     assert_non_null(strstr(room->warning, "leaves out the tools"));
+    assert_reads(room, NULL, &env,
+                 CHAT(HI ", {\"role\": \"assistant\", \"content\": \"Ho\", "
+                         "\"reasoning_content\": \"Hm.\"}"),
+                 "messages", "<user>Hi</s><assistant>[Ho</s>]");
+    assert_non_null(strstr(room->warning, "leaves out the reasoning of message 2"));
+    ebb_chat_template_free(room->ctx, chat);
+}
+
+static void an_answer_that_is_empty_is_told_once(void **state)
+{
+    struct room *room = *state;
+    struct ebb_chat_template *chat = make_chat(
+        room, "{% for m in messages %}<{{ m.role }}>{{ m.reasoning_content }}{{ m.content }}{{ "
+              "eos_token }}{% endfor %}");
+    struct ebb_format_env env = {.chat = chat};
+    assert_reads(room, NULL, &env,
+                 CHAT(HI ", {\"role\": \"assistant\", \"content\": \"\", \"train\": false}, " BYE
+                         ", {\"role\": \"assistant\", \"content\": \"\", "
+                         "\"reasoning_content\": \"Hm.\"}"),
+                 "messages", "<user>Hi</s><assistant></s><user>Bye</s><assistant>[Hm.</s>]");
+    assert_string_equal(room->warning, "");
+    assert_reads(room, NULL, &env,
+                 CHAT(HI ", {\"role\": \"assistant\", \"content\": \"\"}"), "messages",
+                 "<user>Hi</s><assistant>[</s>]");
+    assert_non_null(strstr(room->warning, "message 2 (assistant) is empty"));
     ebb_chat_template_free(room->ctx, chat);
 }
 
@@ -274,6 +299,39 @@ static void an_answer_learned_whole_begins_with_the_assistant(void **state)
     assert_refused(room, &env, NULL, EBB_BAD_FILE, bad, 1);
     assert_reads(room, NULL, &env, "{\"prompt\": [" HI "], \"completion\": [" HO "]}",
                  "prompt_completion", "[user]Hi</s>[assistant][Ho</s>]");
+    ebb_chat_template_free(room->ctx, chat);
+}
+
+static void a_text_prompt_beside_messages_is_one_of_them(void **state)
+{
+    struct room *room = *state;
+    struct ebb_chat_template *chat = make_chat(room, PLAIN);
+    struct ebb_format_env env = {.chat = chat, .purpose = EBB_PURPOSE_PREFERENCE};
+#define PAIR(prompt, turns)                                                                        \
+    "{\"prompt\": \"" prompt "\", \"chosen\": [" turns ", " HO "], \"rejected\": [" turns \
+    ", {\"role\": \"assistant\", \"content\": \"No\"}]}"
+#define SYSTEM "{\"role\": \"system\", \"content\": \"Bye\"}"
+    static const char wanted[] = "[user]Hi</s>[assistant][Ho</s>]\n"
+                                 "[user]Hi</s>[assistant][No</s>]";
+    assert_reads(room, NULL, &env, PAIR("Hi", HI), "preference", wanted);
+    assert_reads(room, NULL, &env, PAIR("", HI), "preference", wanted);
+    assert_reads(room, NULL, &env, PAIR("Hi", HI ", " HO ", " BYE), "preference",
+                 "[user]Hi</s>[assistant]Ho</s>[user]Bye</s>[assistant][Ho</s>]\n"
+                 "[user]Hi</s>[assistant]Ho</s>[user]Bye</s>[assistant][No</s>]");
+    assert_reads(room, NULL, &env,
+                 "{\"prompt\": \"Hi\", \"conversations\": [{\"from\": \"human\", \"value\": "
+                 "\"Hi\"}], \"chosen\": " HO ", \"rejected\": {\"from\": \"gpt\", \"value\": "
+                 "\"No\"}}",
+                 "preference", wanted);
+    static const struct bad bad[] = {
+        {PAIR("Bye", HI), "the text 'prompt' is none of the user's messages",
+         "'chosen' and 'rejected' both begin with"},
+        {PAIR("Ho", HI ", " HO ", " BYE), "none of the user's messages", NULL},
+        {PAIR("Bye", SYSTEM), "none of the user's messages", "make it a list of messages"},
+        {"{\"prompt\": \"Bye\", \"conversations\": [" HI "], \"chosen\": " HO
+         ", \"rejected\": " BYE "}",
+         "none of the user's messages that the conversation begins with", NULL}};
+    assert_refused(room, &env, NULL, EBB_BAD_FILE, bad, COUNT(bad));
     ebb_chat_template_free(room->ctx, chat);
 }
 
@@ -598,6 +656,8 @@ int main(void)
         ROOM_TEST(bad_turns_are_told_by_list_and_item),
         ROOM_TEST(tool_calls_are_given_in_the_shape_that_the_template_shows),
         ROOM_TEST(what_a_template_leaves_out_is_told_once),
+        ROOM_TEST(an_answer_that_is_empty_is_told_once),
+        ROOM_TEST(a_text_prompt_beside_messages_is_one_of_them),
         ROOM_TEST(marks_of_a_template_that_are_not_one_a_message_select_nothing),
         ROOM_TEST(an_answer_learned_whole_begins_with_the_assistant),
         ROOM_TEST(every_record_is_written_and_marked_as_qwen3_says_it),

@@ -17,7 +17,7 @@ import sys
 
 from transformers.utils.chat_template_utils import _compile_jinja_template
 
-from golden_templates import FAMILIES, GOLDEN, SPECIALS, TOOLS, apply, fnv, said, to_messages, tokenizer, user, write
+from golden_templates import EMPTY, FAMILIES, GOLDEN, SPECIALS, TOOLS, apply, fnv, said, to_messages, tokenizer, user, write
 
 SYSTEM = {"role": "system", "content": "Be brief."}
 HI, HELLO, BYE, SEE = user("Hi"), said("Hello!"), user("Bye"), said("See you.")
@@ -68,13 +68,14 @@ CASES = [
     ("marked", "messages", {"messages": [HI, HELLO, BYE, SEE]}, SFT, [([HI, HELLO, BYE, SEE], ["Hello!<|im_end|>", "See you.<|im_end|>"])]),
     ("marked", "messages", {"messages": [HI, dict(HELLO, train=False), BYE, SEE]}, SFT, [([HI, HELLO, BYE, SEE], ["See you.<|im_end|>"])]),
     ("think", "messages", {"messages": [HI, said("b", reasoning_content="r")]}, SFT, [([HI, said("b", reasoning_content="r")], ["<think>\nr\n</think>\n\nb<|im_end|>"])]),
+    ("think", "messages", {"messages": [HI, HELLO, BYE, SEE]}, SFT, [([HI, HELLO, BYE, SEE], ["Hello!<|im_end|>", EMPTY + "See you.<|im_end|>"])]),
     ("think", "messages", {"messages": [HI, HELLO]}, {"kwargs": {"enable_thinking": False}}, [([HI, HELLO], ["Hello!<|im_end|>"])]),
-    ("think", "messages", {"messages": ASKED, "tools": TOOLS}, SFT, [(ASKED, [CALL_TEXT, "It is 3.<|im_end|>"])], {"tools": TOOLS}),
-    ("think", "messages", {"messages": ASKED, "tools": json.dumps(TOOLS)}, SFT, [(ASKED, [CALL_TEXT, "It is 3.<|im_end|>"])], {"tools": TOOLS}),
-    ("think", "messages", {"messages": ASKED, "tools": " "}, SFT, [(ASKED, [CALL_TEXT, "It is 3.<|im_end|>"])]),
+    ("think", "messages", {"messages": ASKED, "tools": TOOLS}, SFT, [(ASKED, [CALL_TEXT, EMPTY + "It is 3.<|im_end|>"])], {"tools": TOOLS}),
+    ("think", "messages", {"messages": ASKED, "tools": json.dumps(TOOLS)}, SFT, [(ASKED, [CALL_TEXT, EMPTY + "It is 3.<|im_end|>"])], {"tools": TOOLS}),
+    ("think", "messages", {"messages": ASKED, "tools": " "}, SFT, [(ASKED, [CALL_TEXT, EMPTY + "It is 3.<|im_end|>"])]),
     # A template that writes arguments with tojson gets them as an object where the data has a text.
     ("think", "messages", {"messages": [user("1+2?"), {"role": "assistant", "content": None, "tool_calls": [TEXT_CALL]}, RESULT, said("It is 3.")]}, SFT,
-     [(ASKED, [CALL_TEXT, "It is 3.<|im_end|>"])]),
+     [(ASKED, [CALL_TEXT, EMPTY + "It is 3.<|im_end|>"])]),
     ("llama3", "messages", {"messages": [user("1+2?"), {"role": "assistant", "tool_calls": [TEXT_CALL]}, RESULT, said("It is 3.")], "tools": TOOLS}, SFT,
      [(ASKED, ['{"name": "add", "parameters": {"a": 1, "b": 2}}<|eom_id|>', "It is 3.<|eot_id|>"])], {"tools": TOOLS}),
     # sharegpt
@@ -84,9 +85,9 @@ CASES = [
     ("chatml", "sharegpt", {"conversations": [{"from": "user", "value": "Hi"}, {"from": "bot", "value": "Hello!", "weight": 0}, {"from": "user", "value": "Bye"}, {"from": "model", "value": "See you."}]}, SFT,
      [([HI, HELLO, BYE, SEE], ["See you.<|im_end|>"])]),
     ("chatml", "sharegpt", {"conversations": [HI, HELLO]}, SFT, [([HI, HELLO], ["Hello!<|im_end|>"])]),
-    ("think", "sharegpt", {"conversations": SENT, "tools": json.dumps(TOOLS)}, SFT, [(ASKED, [CALL_TEXT, "It is 3.<|im_end|>"])], {"tools": TOOLS}),
+    ("think", "sharegpt", {"conversations": SENT, "tools": json.dumps(TOOLS)}, SFT, [(ASKED, [CALL_TEXT, EMPTY + "It is 3.<|im_end|>"])], {"tools": TOOLS}),
     ("think", "sharegpt", {"conversations": [human("1+2?"), {"from": "function_call", "value": json.dumps([CALL, CALL])}, {"from": "tool", "value": "3"}, gpt("It is 3.")], "tools": TOOLS}, {"last_turn_only": True},
-     [([user("1+2?"), dict(CALLS, tool_calls=CALLS["tool_calls"] * 2), RESULT, said("It is 3.")], ["It is 3.<|im_end|>"])], {"tools": TOOLS}),
+     [([user("1+2?"), dict(CALLS, tool_calls=CALLS["tool_calls"] * 2), RESULT, said("It is 3.")], [EMPTY + "It is 3.<|im_end|>"])], {"tools": TOOLS}),
     # alpaca_chat
     ("chatml", "alpaca_chat", alpaca(input=""), SFT, [([user("Add."), said("3")], ["3<|im_end|>"])], {"named": True}),
     ("chatml", "alpaca_chat", alpaca(input="1+2", system="Be brief.", history=[["Hi", "Hello!"]]), SFT,
@@ -104,7 +105,7 @@ CASES = [
      [([HI, HELLO, BYE, SEE], ["Hello!<|im_end|>\n<|im_start|>user\nBye<|im_end|>\n<|im_start|>assistant\nSee you.<|im_end|>\n"])]),
     ("chatml", "prompt_completion", {"prompt": [HI], "completion": [HELLO, BYE, SEE]}, {"last_turn_only": True}, [([HI, HELLO, BYE, SEE], ["See you.<|im_end|>"])]),
     ("chatml", "prompt_completion", {"prompt": [human("Hi")], "completion": gpt("Hello!")}, SFT, [([HI, HELLO], ["Hello!<|im_end|>"])]),
-    ("think", "prompt_completion", {"prompt": [user("1+2?")], "completion": ASKED[1:], "tools": TOOLS}, SFT, [(ASKED, [CALL_TEXT, "It is 3.<|im_end|>"])], {"tools": TOOLS}),
+    ("think", "prompt_completion", {"prompt": [user("1+2?")], "completion": ASKED[1:], "tools": TOOLS}, SFT, [(ASKED, [CALL_TEXT, EMPTY + "It is 3.<|im_end|>"])], {"tools": TOOLS}),
     # preference
     ("chatml", "preference", {"prompt": [HI], "chosen": [HELLO], "rejected": [said("No.")]}, PAIRS, [([HI, HELLO], ["Hello!<|im_end|>"]), ([HI, said("No.")], ["No.<|im_end|>"])]),
     ("chatml", "preference", {"prompt": [HI], "chosen": [HELLO], "rejected": [said("No.")]}, SFT, [([HI, HELLO], ["Hello!<|im_end|>"])]),
@@ -120,7 +121,7 @@ CASES = [
     ("chatml", "preference", {"messages": [HI], "chosen": HELLO, "rejected": said("No.")}, PAIRS, [([HI, HELLO], ["Hello!<|im_end|>"]), ([HI, said("No.")], ["No.<|im_end|>"])]),
     ("mistral", "preference", {"prompt": [HI], "chosen": [HELLO], "rejected": [said("No.")]}, PAIRS, [([HI, HELLO], [" Hello!</s>"]), ([HI, said("No.")], [" No.</s>"])]),
     ("think", "preference", {"prompt": [user("1+2?")], "chosen": ASKED[1:], "rejected": [said("4")], "tools": TOOLS}, PAIRS,
-     [(ASKED, [CALL_TEXT, "It is 3.<|im_end|>"]), ([user("1+2?"), said("4")], ["4<|im_end|>"])], {"tools": TOOLS}),
+     [(ASKED, [CALL_TEXT, EMPTY + "It is 3.<|im_end|>"]), ([user("1+2?"), said("4")], [EMPTY + "4<|im_end|>"])], {"tools": TOOLS}),
     # unpaired
     ("chatml", "unpaired", {"prompt": [HI], "completion": [HELLO], "label": True}, PAIRS, [([HI, HELLO], ["Hello!<|im_end|>"])], {"desirable": True}),
     ("chatml", "unpaired", {"prompt": [HI], "completion": [HELLO], "label": False}, PAIRS, [([HI, HELLO], ["Hello!<|im_end|>"])], {"desirable": False}),
@@ -153,8 +154,8 @@ def cases():
 
 # ---- real templates ----
 
-# What stands before the assistant's text, and what ends it.
-SAYS = {"qwen3": r"<\|im_start\|>assistant\n(?:<think>\n\n</think>\n\n)?(.*?<\|im_end\|>)",
+# What ends the generation prompt (or stands in its place), and what ends the assistant's text.
+SAYS = {"qwen3": r"<\|im_start\|>assistant\n(.*?<\|im_end\|>)",
         "deepseek_v3": "(?:<｜Assistant｜>|<｜tool▁outputs▁end｜>)(<｜tool▁calls▁begin｜>.*?<｜tool▁call▁end｜>|.*?<｜end▁of▁sentence｜>)"}
 
 
@@ -170,11 +171,11 @@ def with_nulls(messages):
     return out
 
 
-def render(name, made, template, messages, tools):
+def render(name, made, template, messages, tools, prompt=False):
     calls = any("tool_calls" in message for message in messages)
     if name == "deepseek_v3" and calls:  # apply_chat_template leaves nulls out since transformers 5
         return _compile_jinja_template(template).render(messages=with_nulls(messages), tools=tools, add_generation_prompt=False, bos_token=made.bos_token, eos_token=made.eos_token)
-    return apply(made, messages, {"tools": tools} if tools else {})
+    return apply(made, messages, {"tools": tools, "add_generation_prompt": prompt})
 
 
 def real(name, model_dir, data_dir):
@@ -191,12 +192,16 @@ def real(name, model_dir, data_dir):
             row = []
             for answer in answers:
                 messages = to_messages(answer)
-                text = render(name, made, config["chat_template"], messages, json.loads(record["tools"]) if record.get("tools") else None)
+                tools = json.loads(record["tools"]) if record.get("tools") else None
+                text = render(name, made, config["chat_template"], messages, tools)
                 says = re.findall(SAYS[name], text, re.S)
                 if name == "deepseek_v3" and sum("tool_calls" in message for message in messages) > 1:
                     row = None  # its template begins the second round of calls without <｜Assistant｜>
                     break
                 assert len(says) == sum(message["role"] == "assistant" for message in messages)
+                if name == "qwen3":
+                    asked = render(name, made, config["chat_template"], messages[:-1], tools, True)
+                    assert text == asked + says[-1] + "\n"
                 row += [fnv(text), fnv("".join(says[-1:] if "chosen" in record else says))]
             rows.append(row)
         out[file] = rows

@@ -832,10 +832,24 @@ TWICE = """{% for message in messages %}<{{ message.role }}>{{ message.content }
 # The result of a call stands among the calls.
 MERGES = """{% for m in messages %}{% if m.role == 'user' %}<u>{{ m.content }}{% elif m.role == 'assistant' %}<a>{{ m.content }}{% if m.tool_calls %}{{ m.tool_calls | tojson }}<r>{{ messages[loop.index0 + 1].content }}</r>{% endif %}</s>{% endif %}{% endfor %}"""
 
+# The prompt opens the reasoning; earlier turns are written without any.
+OPENS = """{% for m in messages %}<{{ m.role }}>{% if m.role == 'assistant' and loop.last %}<think>
+{{ m.reasoning_content or '' }}
+</think>
+
+{% endif %}{{ m.content }}</s>{% endfor %}{% if add_generation_prompt %}<assistant><think>
+{% endif %}"""
+# A channel that the model has to name.
+CHANNELS = """{% for m in messages %}<|start|>{{ m.role }}{% if m.role == 'assistant' %}<|channel|>final{% endif %}<|message|>{{ m.content }}<|end|>{% endfor %}{% if add_generation_prompt %}<|start|>assistant{% endif %}"""
+# No turn is written as the prompt is.
+UNLIKE = """{% for m in messages %}<{{ m.role[0] }}>: {{ m.content }}</s>{% endfor %}{% if add_generation_prompt %}<a><think>: {% endif %}"""
+
 FAMILIES = {"chatml": CHATML, "llama3": LLAMA3, "mistral": MISTRAL, "gemma": GEMMA, "think": THINK, "marked": MARKED, "phi": PHI,
-            "plain": PLAIN, "llama2": LLAMA2, "parts": PARTS, "forgets": FORGETS, "twice": TWICE, "merges": MERGES}
+            "plain": PLAIN, "llama2": LLAMA2, "parts": PARTS, "forgets": FORGETS, "twice": TWICE, "merges": MERGES,
+            "opens": OPENS, "channels": CHANNELS, "unlike": UNLIKE}
 # What can end a turn beside eos_token.
-SPECIALS = {"chatml": ["<|im_end|>"], "llama3": ["<|eot_id|>", "<|eom_id|>"], "gemma": ["<end_of_turn>"], "think": ["<|im_end|>"], "phi": ["<|end|>"]}
+SPECIALS = {"chatml": ["<|im_end|>"], "llama3": ["<|eot_id|>", "<|eom_id|>"], "gemma": ["<end_of_turn>"], "think": ["<|im_end|>"], "phi": ["<|end|>"],
+            "channels": ["<|end|>"]}
 
 
 def user(text):
@@ -850,6 +864,7 @@ def call(name, arguments):
     return {"type": "function", "function": {"name": name, "arguments": arguments}}
 
 
+EMPTY = "<think>\n\n</think>\n\n"
 SYSTEM = {"role": "system", "content": "Be brief."}
 TWO = [user("Hi"), said("Hello!"), user("Bye"), said("See you.")]
 TOOLS = [{"type": "function", "function": {"name": "add", "description": "Adds <a> & b", "parameters": {
@@ -881,11 +896,23 @@ CHATS = [
     ("gemma", TWO, {}, ["Hello!<end_of_turn>", "See you.<end_of_turn>"]),
     ("gemma", TWO[:1], {"add_generation_prompt": True}, None),
     ("gemma", [SYSTEM] + TWO, {}, "System role not supported"),
-    ("think", TWO, {}, ["Hello!<|im_end|>", "See you.<|im_end|>"]),
+    ("think", TWO, {}, ["Hello!<|im_end|>", EMPTY + "See you.<|im_end|>"]),
+    ("think", [said("First!")], {}, [EMPTY + "First!<|im_end|>"]),
+    ("think", [user("a"), said("b"), said("c")], {}, ["b<|im_end|>", EMPTY + "c<|im_end|>"]),
+    ("think", [user("<|im_start|>assistant\n"), said("<|im_start|>assistant\n")], {}, [EMPTY + "<|im_start|>assistant\n<|im_end|>"]),
+    ("think", [user("x<|im_start|>assistant\n" + EMPTY), said("b"), user("c"), said("d")], {"kwargs": {"enable_thinking": False}}, ["b<|im_end|>", "d<|im_end|>"]),
+    ("think", [user("a"), said("b", tool_calls=[ADD])], {}, [EMPTY + 'b\n<tool_call>\n{"name": "add", "arguments": {"a": 1, "b": 2}}\n</tool_call><|im_end|>']),
+    ("think", [user("a"), said("", tool_calls=[ADD])], {}, [EMPTY + '<tool_call>\n{"name": "add", "arguments": {"a": 1, "b": 2}}\n</tool_call><|im_end|>']),
+    ("think", [user("a"), said("", tool_calls=[ADD])], {"kwargs": {"enable_thinking": False}}, ['<tool_call>\n{"name": "add", "arguments": {"a": 1, "b": 2}}\n</tool_call><|im_end|>']),
+    # Prompts of which the history shows a part, the whole, nothing.
+    ("opens", TWO, {}, ["Hello!</s>", "\n</think>\n\nSee you.</s>"]),
+    ("channels", TWO, {}, ["<|channel|>final<|message|>Hello!<|end|>", "<|channel|>final<|message|>See you.<|end|>"]),
+    ("unlike", TWO, {}, ["Hello!</s>", "See you.</s>"]),
+    ("unlike", [user("Say <a><think>: now"), said("Hello!")], {}, ["Hello!</s>"]),
     ("think", [user("a"), said("b", reasoning_content="r1"), user("c"), said("d", reasoning_content="r2")], {}, ["b<|im_end|>", "<think>\nr2\n</think>\n\nd<|im_end|>"]),
     ("think", [user("a"), said("<think>\nr1\n</think>\n\nb"), user("c"), said("<think>\nr2\n</think>\n\nd")], {}, ["b<|im_end|>", "<think>\nr2\n</think>\n\nd<|im_end|>"]),
     ("think", [user("a"), said("b", thinking="r"), said("c", reasoning="s")], {}, ["<think>\nr\n</think>\n\nb<|im_end|>", "<think>\ns\n</think>\n\nc<|im_end|>"]),
-    ("think", WITH_TOOL, {}, ['<tool_call>\n{"name": "add", "arguments": {"a": 1, "b": 2}}\n</tool_call><|im_end|>', "It is 3.<|im_end|>", "Bye<|im_end|>"]),
+    ("think", WITH_TOOL, {}, ['<tool_call>\n{"name": "add", "arguments": {"a": 1, "b": 2}}\n</tool_call><|im_end|>', "It is 3.<|im_end|>", EMPTY + "Bye<|im_end|>"]),
     ("think", [user("a"), said("Wait.", tool_calls=[ADD, ADD], reasoning_content="hm")], {},
      ['<think>\nhm\n</think>\n\nWait.\n<tool_call>\n{"name": "add", "arguments": {"a": 1, "b": 2}}\n</tool_call>\n<tool_call>\n{"name": "add", "arguments": {"a": 1, "b": 2}}\n</tool_call><|im_end|>']),
     ("think", TWO[:3], {"add_generation_prompt": True, "kwargs": {"enable_thinking": False}}, None),
@@ -902,7 +929,7 @@ CHATS = [
     ("forgets", TWO, {}, "message 2 (assistant) cannot be located"),
     ("forgets", TWO[:2], {}, ["Hello!</s>"]),
     ("think", [user("a"), said("", tool_calls=[ADD], reasoning_content="r"), {"role": "tool", "content": "3"}, said("b", reasoning_content="s"), user("c"), said("d")], {},
-     ['<tool_call>\n{"name": "add", "arguments": {"a": 1, "b": 2}}\n</tool_call><|im_end|>', "b<|im_end|>", "d<|im_end|>"]),
+     ['<tool_call>\n{"name": "add", "arguments": {"a": 1, "b": 2}}\n</tool_call><|im_end|>', "b<|im_end|>", EMPTY + "d<|im_end|>"]),
     ("think", [user("a"), said("", tool_calls=[ADD], reasoning_content="r"), {"role": "tool", "content": "3"}, said("b", reasoning_content="s")], {},
      ['<think>\nr\n</think>\n\n<tool_call>\n{"name": "add", "arguments": {"a": 1, "b": 2}}\n</tool_call><|im_end|>', "<think>\ns\n</think>\n\nb<|im_end|>"]),
     ("merges", WITH_TOOL, {}, "message 2 (assistant) cannot be located"),
@@ -923,6 +950,18 @@ def apply(made, messages, options):
                                     tokenize=False, **options.get("kwargs", {}))
 
 
+def check_begin(made, messages, options, output, trained):
+    """What is trained last begins where the generation prompt ends, if the conversation goes on from that."""
+    messages = messages[:max(i for i, message in enumerate(messages) if message["role"] == "assistant")]
+    try:
+        prompt = apply(made, messages, {**options, "add_generation_prompt": True})
+        bare = apply(made, messages, options)
+    except Exception:
+        return
+    if output.startswith(prompt) and prompt != bare:
+        assert output[len(prompt):].startswith(trained[-1]), (output, trained)
+
+
 def chat():
     cases = []
     for name, messages, options, trained in CHATS:
@@ -932,6 +971,8 @@ def chat():
         except Exception as error:
             print(name, type(error).__name__, error, file=sys.stderr)
             case["error"] = str(error)
+        if isinstance(trained, list) and trained and "{%- generation" not in FAMILIES[name]:
+            check_begin(tokenizer(FAMILIES[name]), messages, options, case["output"], trained)
         if trained is not None:
             case["trained"] = trained
         cases.append(case)

@@ -6,7 +6,9 @@
  * must have both parts too; what is between them is the message.
  *
  * First the variants are plain content without tool calls and reasoning (PLAIN): they part exactly
- * where content begins, so what the template writes before it is known. Where a template refuses
+ * where content begins, so what the template writes before it is known. The span begins where the
+ * generation prompt ends in that: what the template writes between prompt and content the model has
+ * to say itself. Without the prompt there it begins with the content. Where a template refuses
  * that, or writes what follows differently, the variants keep the message's shape (SHAPED): names,
  * arguments and texts in it are replaced. They part inside what the template writes around tool
  * calls, so beginning and end are found with the generation prompt and with the conversation cut
@@ -29,6 +31,7 @@ struct finder {
     json_t *shown;
     size_t at;           /* the message */
     struct ebb_str text; /* the true rendering; borrowed */
+    size_t behind;       /* where the span of the assistant's message before it ends */
     struct ebb_str prompt;
     bool has_prompt; /* the generation prompt is known; it may be empty */
 };
@@ -311,7 +314,8 @@ static enum ebb_status check_lead(struct finder *finder, enum shape shape, const
     return status;
 }
 
-/* The end of the generation prompt at or before `most`, in the turn itself. */
+/* The last end of a generation prompt at or before `most`, in the turn itself: data may have the
+ * prompt's text too. */
 static enum ebb_status behind_prompt(struct finder *finder, enum shape shape,
                                      const struct pair *pair, size_t most, size_t *begin,
                                      bool *good)
@@ -319,8 +323,8 @@ static enum ebb_status behind_prompt(struct finder *finder, enum shape shape,
     *good = false;
     if (!finder->has_prompt || finder->prompt.bytes == 0) return EBB_OK;
     size_t end = most;
-    while (end >= finder->prompt.bytes && !ends_with(&pair->x, end, &finder->prompt)) end--;
-    if (end < finder->prompt.bytes) return EBB_OK;
+    while (end > finder->behind && !ends_with(&pair->x, end, &finder->prompt)) end--;
+    if (end < finder->behind || !ends_with(&pair->x, end, &finder->prompt)) return EBB_OK;
     *begin = end;
     return check_lead(finder, shape, pair, end, good);
 }
@@ -429,11 +433,17 @@ static bool starts_with(const struct ebb_str *text, size_t at, const char *part)
 static enum ebb_status find_begin(struct finder *finder, enum shape shape, const struct pair *pair,
                                   size_t same, size_t *begin, bool *good)
 {
-    bool content_first = starts_with(&pair->x, pair->begin, "Qxtext");
+    bool at_content =
+        same == pair->begin && (shape == PLAIN || starts_with(&pair->x, pair->begin, "Qxtext"));
     *begin = same;
     *good = true;
-    if (same == pair->begin && (shape == PLAIN || content_first)) return EBB_OK;
+    /* The usual case: nothing is between prompt and content. */
+    if (at_content && ends_with(&pair->x, same, &finder->prompt)) return EBB_OK;
     EBB_TRY(behind_prompt(finder, shape, pair, same, begin, good));
+    if (!*good && at_content) {
+        *begin = same;
+        *good = true;
+    }
     /* Without a prompt to go by, the message begins where it becomes different. */
     if (*good || !finder->has_prompt || finder->prompt.bytes > 0) return EBB_OK;
     if (shape == SHAPED) return behind_header(finder, pair, begin, good);
@@ -508,14 +518,13 @@ static enum ebb_status locate(struct finder *finder, enum shape shape, struct eb
     return status;
 }
 
-static enum ebb_status locate_any(struct finder *finder, size_t previous_end,
-                                  struct ebb_chat_span *span)
+static enum ebb_status locate_any(struct finder *finder, struct ebb_chat_span *span)
 {
     bool good;
     span->message = (int64_t)finder->at;
     EBB_TRY(locate(finder, PLAIN, span, &good));
     if (!good) EBB_TRY(locate(finder, SHAPED, span, &good));
-    if (good && span->begin >= previous_end) return EBB_OK;
+    if (good && span->begin >= finder->behind) return EBB_OK;
     return EBB_FAIL(finder->ctx, EBB_BAD_FILE,
                     "%s: message %zu (assistant) cannot be located in what %s makes of it, so what "
                     "is to be trained is not known\n  mark it in the template with {%% generation "
@@ -574,14 +583,13 @@ static enum ebb_status take_marked(struct finder *finder, const struct ebb_jinja
 
 static enum ebb_status find_all(struct finder *finder, struct ebb_chat_spans *spans)
 {
-    size_t end = 0;
     EBB_TRY(find_prompt(finder));
     for (finder->at = 0; finder->at < json_array_size(finder->shown); finder->at++) {
         struct ebb_chat_span span;
         if (!is_assistant(finder->shown, finder->at)) continue;
-        EBB_TRY(locate_any(finder, end, &span));
+        EBB_TRY(locate_any(finder, &span));
         EBB_TRY(add_span(finder->ctx, spans, &span));
-        end = span.end;
+        finder->behind = span.end;
     }
     return EBB_OK;
 }

@@ -91,7 +91,7 @@ static uint64_t mix_hash(uint64_t hash, const char *text, size_t bytes)
     return ebb_hash_bytes(both, sizeof both);
 }
 
-uint64_t ebb_chat_template_hash(const struct ebb_chat_template *chat)
+uint64_t ebb_chat_template_hash(const struct ebb_chat_template *chat, int64_t now)
 {
     static const char word[] = "strftime_now";
     uint64_t hash = 0;
@@ -114,8 +114,8 @@ uint64_t ebb_chat_template_hash(const struct ebb_chat_template *chat)
         mix_hash(hash, name, name_bytes);
     if (!asks_time) return hash;
     struct tm day;
-    time_t now = time(NULL);
-    if (localtime_r(&now, &day) == NULL) return hash;
+    time_t seconds = now != 0 ? (time_t)now : time(NULL);
+    if (localtime_r(&seconds, &day) == NULL) return hash;
     const int parts[] = {day.tm_year, day.tm_yday};
     return mix_hash(hash, (const char *)parts, sizeof parts);
 }
@@ -384,6 +384,135 @@ enum ebb_status ebb_chat_template_use_tokenizer(struct ebb_ctx *ctx, struct ebb_
     return EBB_OK;
 }
 
+/* ---- defaults ---- */
+
+static bool is_one_of(const char *name, const char *const *names, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(name, names[i]) == 0) return true;
+    return false;
+}
+
+/* An identifier that no template would read as a word of the language. */
+static bool is_variable_name(const char *name)
+{
+    static const char *const words[] = {"and",  "or",    "not",  "is",   "in",    "if",  "else",
+                                        "true", "false", "none", "True", "False", "None"};
+    if (name[0] == '\0' || (name[0] >= '0' && name[0] <= '9')) return false;
+    for (const char *at = name; *at != '\0'; at++) {
+        bool letter = (*at >= 'a' && *at <= 'z') || (*at >= 'A' && *at <= 'Z') || *at == '_';
+        bool digit = *at >= '0' && *at <= '9';
+        if (!letter && !digit && (unsigned char)*at < 0x80) return false;
+    }
+    return !is_one_of(name, words, sizeof words / sizeof words[0]);
+}
+
+/* Defined without any kwargs: asking whether it is would keep the default from being used. */
+static bool is_always_defined(const struct ebb_chat_template *chat, const char *name)
+{
+    static const char *const functions[] = {"range",  "dict",   "namespace",       "cycler",
+                                            "joiner", "lipsum", "raise_exception", "strftime_now"};
+    return json_object_get(chat->tokens, name) != NULL ||
+           is_one_of(name, token_names, TOKEN_NAMES) ||
+           is_one_of(name, functions, sizeof functions / sizeof functions[0]);
+}
+
+static enum ebb_status add_text(struct ebb_ctx *ctx, struct ebb_str *out, const char *text)
+{
+    return ebb_str_add(ctx, out, text, strlen(text));
+}
+
+/* A value as Jinja writes it: as JSON does, but for null. */
+static enum ebb_status add_literal(struct ebb_ctx *ctx, json_t *value, struct ebb_str *out)
+{
+    const char *key;
+    size_t key_bytes, i;
+    json_t *one;
+    bool first = true;
+    if (json_is_null(value)) return add_text(ctx, out, "none");
+    if (json_is_array(value)) {
+        EBB_TRY(add_text(ctx, out, "["));
+        json_array_foreach(value, i, one)
+        {
+            if (i > 0) EBB_TRY(add_text(ctx, out, ", "));
+            EBB_TRY(add_literal(ctx, one, out));
+        }
+        return add_text(ctx, out, "]");
+    }
+    if (!json_is_object(value)) return ebb_json_text(ctx, value, 0, out);
+    EBB_TRY(add_text(ctx, out, "{"));
+    json_object_keylen_foreach(value, key, key_bytes, one)
+    {
+        json_t *name = json_stringn(key, key_bytes);
+        enum ebb_status status = name == NULL ? no_memory(ctx) : EBB_OK;
+        if (status == EBB_OK && !first) status = add_text(ctx, out, ", ");
+        if (status == EBB_OK) status = ebb_json_text(ctx, name, 0, out);
+        json_decref(name);
+        EBB_TRY(status);
+        EBB_TRY(add_text(ctx, out, ": "));
+        EBB_TRY(add_literal(ctx, one, out));
+        first = false;
+    }
+    return add_text(ctx, out, "}");
+}
+
+static enum ebb_status add_defaults(struct ebb_ctx *ctx, const struct ebb_chat_template *chat,
+                                    const json_t *kwargs, struct ebb_str *out)
+{
+    const char *name;
+    json_t *value, *object = (json_t *)(uintptr_t)kwargs;
+    json_object_foreach(object, name, value)
+    {
+        bool asks = !is_always_defined(chat, name);
+        if (!is_variable_name(name)) continue;
+        if (asks) EBB_TRY(ebb_str_addf(ctx, out, "{%%- if %s is not defined %%}", name));
+        EBB_TRY(ebb_str_addf(ctx, out, "{%% set %s = ", name));
+        EBB_TRY(add_literal(ctx, value, out));
+        EBB_TRY(add_text(ctx, out, asks ? " %}{% endif %}" : " %}"));
+    }
+    return EBB_OK;
+}
+
+/* A newline behind a tag is the tag's (trim_blocks), and blanks before a tag go where they begin a
+ * line (lstrip_blocks): a template that begins with either begins on a line of its own. */
+static enum ebb_status add_with_defaults(struct ebb_ctx *ctx, const struct ebb_str *defaults,
+                                         const struct ebb_str *text, struct ebb_str *out)
+{
+    bool there = text->bytes >= defaults->bytes &&
+                 (defaults->bytes == 0 || memcmp(text->data, defaults->data, defaults->bytes) == 0);
+    if (!there) EBB_TRY(ebb_str_add(ctx, out, defaults->data, defaults->bytes));
+    if (!there && text->bytes > 0 && ((unsigned char)text->data[0] <= ' ' || text->data[0] < 0))
+        EBB_TRY(add_text(ctx, out, "\n"));
+    return ebb_str_add(ctx, out, text->data, text->bytes);
+}
+
+enum ebb_status ebb_chat_template_with_defaults(struct ebb_ctx *ctx,
+                                                const struct ebb_chat_template *chat,
+                                                const json_t *kwargs,
+                                                struct ebb_chat_template **made)
+{
+    struct ebb_str defaults = {0};
+    EBB_TRY(create(ctx, chat->name, made));
+    enum ebb_status status = add_defaults(ctx, chat, kwargs, &defaults);
+    for (int tools = 0; status == EBB_OK && tools < 2; tools++) {
+        struct ebb_str text = {0};
+        if ((tools ? chat->tool_use : chat->plain) == NULL) continue;
+        status = add_with_defaults(ctx, &defaults, tools ? &chat->tool_text : &chat->text, &text);
+        if (status == EBB_OK)
+            status = add_template(ctx, *made, chat->name, tools ? "tool_use" : "default",
+                                  text.data != NULL ? text.data : "", text.bytes);
+        ebb_str_free(ctx, &text);
+    }
+    ebb_str_free(ctx, &defaults);
+    if (status == EBB_OK && (json_object_update((*made)->tokens, chat->tokens) != 0 ||
+                             json_object_update((*made)->specials, chat->specials) != 0))
+        status = no_memory(ctx);
+    if (status == EBB_OK) return EBB_OK;
+    ebb_chat_template_free(ctx, *made);
+    *made = NULL;
+    return status;
+}
+
 /* ---- rendering ---- */
 
 /* The names under which data has reasoning, the usual one first. */
@@ -458,24 +587,39 @@ static bool set_list(json_t *variables, const char *name, const json_t *list)
     return json_object_set(variables, name, (json_t *)(uintptr_t)list) == 0;
 }
 
-/* Special tokens, what the caller adds, then what a conversation always has. */
+/* What all renderings have: special tokens, then what the caller adds. Copies of them, since
+ * threads render at the same time and a JSON value counts its references without a lock. */
+static bool set_shared(json_t *variables, const struct ebb_chat_template *chat,
+                       const json_t *kwargs)
+{
+    const char *name;
+    json_t *value;
+    bool good = true;
+    json_object_foreach(chat->tokens, name, value)
+    {
+        if (json_is_string(value))
+            good &= json_object_set_new(variables, name,
+                                        json_stringn_nocheck(json_string_value(value),
+                                                             json_string_length(value))) == 0;
+    }
+    if (kwargs == NULL) return good;
+    json_t *copy = json_deep_copy(kwargs);
+    good &= json_object_update(variables, copy) == 0;
+    json_decref(copy);
+    return good;
+}
+
+/* What all renderings have, then what a conversation has. */
 static enum ebb_status make_variables(struct ebb_ctx *ctx, const struct ebb_chat_template *chat,
                                       const char *where, json_t *shown,
                                       const struct ebb_chat_options *options,
                                       bool generation_prompt, json_t **variables)
 {
     static const char *const own[] = {"messages", "tools", "documents", "add_generation_prompt"};
-    const char *name;
-    json_t *value, *made = json_object();
+    json_t *made = json_object();
     *variables = NULL;
     if (made == NULL) return no_memory(ctx);
-    bool good = true;
-    json_object_foreach(chat->tokens, name, value)
-    {
-        if (json_is_string(value)) good &= json_object_set(made, name, value) == 0;
-    }
-    if (options->kwargs != NULL)
-        good &= json_object_update(made, (json_t *)(uintptr_t)options->kwargs) == 0;
+    bool good = set_shared(made, chat, options->kwargs);
     for (int i = 0; i < 4; i++) {
         if (json_object_get(options->kwargs, own[i]) == NULL) continue;
         json_decref(made);

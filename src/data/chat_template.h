@@ -14,10 +14,11 @@
  *   where their renderings differ stands what the assistant says, and what is around must equal the
  *   true rendering byte for byte. A message whose tool calls cannot be replaced by plain text keeps
  *   its shape, and the pieces in it are replaced.
- * - A span begins behind the generation prompt and what the template itself writes before the
- *   content: the empty "<think>\n\n</think>\n\n" of Qwen3 is not trained. Reasoning that the data
- *   has is, from its "<think>" on, and so are tool calls with all that the template puts around
- *   them.
+ * - A span begins where the generation prompt ends: all that the model has to say from there on is
+ *   trained, so reasoning and tool calls with all that the template puts around them, and the empty
+ *   "<think>\n\n</think>\n\n" that Qwen3 writes before the last answer. With enable_thinking false
+ *   that block is part of the prompt, and not trained. Where a template writes a turn without its
+ *   own generation prompt (or has none), the span begins with what the data has of it.
  * - It ends behind the token that ends the turn ("<|im_end|>", "</s>"): the special token that
  *   follows the text, white space between them included. The newline behind it is not trained.
  * - What cannot be located exactly is an error naming record and message; nothing is guessed.
@@ -55,8 +56,17 @@ void ebb_chat_template_free(struct ebb_ctx *ctx, struct ebb_chat_template *chat)
 const char *ebb_chat_template_text(const struct ebb_chat_template *chat, bool tool_use,
                                    size_t *bytes);
 /* Of what decides its renderings: its texts and special tokens, and, where a text asks for the time
- * (strftime_now), the day. */
-uint64_t ebb_chat_template_hash(const struct ebb_chat_template *chat);
+ * (strftime_now), the day of `now` (seconds since 1970; 0: the clock). */
+uint64_t ebb_chat_template_hash(const struct ebb_chat_template *chat, int64_t now);
+/* The same template with `kwargs` as its defaults: its texts begin with `{%- if NAME is not defined
+ * %}{% set NAME = VALUE %}{% endif %}` for each of them, so it renders without kwargs as `chat`
+ * does with these, and kwargs that a caller has come first. A special token's name (`eos_token`) is
+ * always defined and is set in any case; a key that cannot be a variable's name is left out, since
+ * no template asks for it. The caller frees. */
+enum ebb_status ebb_chat_template_with_defaults(struct ebb_ctx *ctx,
+                                                const struct ebb_chat_template *chat,
+                                                const json_t *kwargs,
+                                                struct ebb_chat_template **made);
 /* Makes it the template of the model in `dir`: writes chat_template.jinja, and that for tools into
  * additional_chat_templates/ (or removes that, where the template has none). */
 enum ebb_status ebb_chat_template_save(struct ebb_ctx *ctx, const struct ebb_chat_template *chat,
