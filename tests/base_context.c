@@ -111,7 +111,7 @@ static void messages_are_readable_whatever_they_quote(void **state)
     struct ebb_ctx *ctx = *state;
     EBB_FAIL(ctx, EBB_IO, "key '%s' and '%.1s'\n\tbad: %s", "\xff\xc3\xa4\xc3", "\xc3\xa4",
              "\x1b[2J\r\x7f");
-    assert_string_equal(ebb_error_text(ctx), "key '?\xc3\xa4?' and '?'\n\tbad: ?[2J??");
+    assert_string_equal(ebb_error_text(ctx), "key '?\xc3\xa4?' and '?'\n\tbad: \\x1b[2J\\x0d\\x7f");
 }
 
 static void *fail_often(void *ctx)
@@ -175,6 +175,38 @@ static void debug_topics_come_from_the_environment(void **state)
     assert_true(ebb_log_enabled(ctx, EBB_LOG_DEBUG, "anything"));
     ebb_ctx_free(ctx);
     unsetenv("EBB_LOG");
+}
+
+/* They may come from data, and a terminal would obey them. */
+static void default_sink_shows_control_characters(void **state)
+{
+    struct ebb_ctx *ctx = *state;
+    int ends[2];
+    assert_int_equal(pipe(ends), 0);
+    int saved = dup(STDERR_FILENO);
+    dup2(ends[1], STDERR_FILENO);
+    ebb_log(ctx, EBB_LOG_INFO, "data", "a\033]0;title\007b\r\n\tc\xc2\x9b d\xc3\xa9");
+    dup2(saved, STDERR_FILENO);
+    close(saved);
+    close(ends[1]);
+    char text[256];
+    ssize_t n = read(ends[0], text, sizeof text - 1);
+    close(ends[0]);
+    assert_true(n > 0);
+    text[n] = '\0';
+    assert_string_equal(text, "a\\x1b]0;title\\x07b\\x0d\n\tc\\xc2\\x9b d\xc3\xa9\n");
+}
+
+static void warnings_are_counted_each_time(void **state)
+{
+    struct ebb_ctx *ctx = *state;
+    ebb_ctx_set_log(ctx, keep_line, &(struct lines){0});
+    assert_int_equal(ebb_warn_count(ctx), 0);
+    ebb_warn_once(ctx, "a", "one");
+    ebb_warn_once(ctx, "a", "two");
+    ebb_log(ctx, EBB_LOG_WARNING, "b", "three");
+    assert_int_equal(ebb_warn_count(ctx), 2);
+    ebb_ctx_set_log(ctx, NULL, NULL);
 }
 
 static void default_sink_writes_whole_lines_to_stderr(void **state)
@@ -329,6 +361,8 @@ int main(void)
         CASE(warnings_appear_once_per_key),
         CASE(debug_topics_come_from_the_environment),
         CASE(default_sink_writes_whole_lines_to_stderr),
+        CASE(default_sink_shows_control_characters),
+        CASE(warnings_are_counted_each_time),
         CASE(failed_assertion_aborts),
         CASE(memory_is_zeroed_aligned_and_counted),
         CASE(realloc_keeps_bytes_and_count_across_sizes),

@@ -318,6 +318,26 @@ static void utf8_stops_at_the_first_bad_character(void **state)
             fail_msg("case %zu", i);
 }
 
+static void control_characters_are_written_out(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *wanted;
+    } cases[] = {{"", ""},
+                 {"plain\ttext\n", "plain\ttext\n"},
+                 {"\033[31mred", "\\x1b[31mred"},
+                 {"\001\037\177\r", "\\x01\\x1f\\x7f\\x0d"},
+                 {"\xc2\x80\xc2\x9f\xc2\xa0", "\\xc2\\x80\\xc2\\x9f\xc2\xa0"},
+                 {"\xe2\x82\xac \xc2", "\xe2\x82\xac \xc2"}};
+    char out[64];
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        assert_string_equal(ebb_text_escape(cases[i].text, out, sizeof out), cases[i].wanted);
+    /* Never a part of an escape. */
+    assert_string_equal(ebb_text_escape("ab\033c", out, 7), "ab\\x1b");
+    assert_string_equal(ebb_text_escape("ab\033c", out, 6), "ab");
+    assert_string_equal(ebb_text_escape("ab", out, 1), "");
+}
+
 int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, make_ctx, free_ctx)
@@ -335,6 +355,7 @@ int main(void)
         CASE(distances_count_edits_and_swaps),
         CASE(nearest_name_is_one_that_could_be_meant),
         CASE(utf8_stops_at_the_first_bad_character),
+        CASE(control_characters_are_written_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -382,6 +382,30 @@ static void write_numbers(struct room *room, const char *name, int count)
     ebb_str_free(room->ctx, &text);
 }
 
+/* A signal that comes before the third block. */
+static bool stop_at_third(void *user)
+{
+    int *asked = user;
+    return ++*asked >= 3;
+}
+
+static void loading_ends_between_blocks_where_it_is_interrupted(void **state)
+{
+    struct room *room = *state;
+    struct ebb_dataset *set;
+    write_numbers(room, "a.jsonl", 3000);
+    int asked = 0;
+    struct wanted wanted = {.options = {.interrupted = stop_at_third, .interrupted_user = &asked}};
+    assert_failed(room, load(room, "a.jsonl", wanted, &set), EBB_INTERRUPTED,
+                  "while data was tokenized", NULL);
+    assert_null(set);
+    assert_int_equal(asked, 3); /* never again once it said true */
+    asked = 0;
+    write_numbers(room, "a.jsonl", 3);
+    assert_ok(room, load(room, "a.jsonl", wanted, &set));
+    ebb_dataset_free(room->ctx, set);
+}
+
 /* A weight of 2.5: everything twice, then half of it. */
 static void weights_repeat_samples_that_share_their_tokens(void **state)
 {
@@ -521,6 +545,79 @@ static void a_chat_without_an_answer_has_nothing_to_train(void **state)
     ebb_chat_template_free(room->ctx, chat);
 }
 
+/* What only some formats have is asked of those; what none has is asked of the first. */
+static void mixed_sources_are_asked_for_the_parts_they_have(void **state)
+{
+    struct room *room = *state;
+    struct ebb_dataset *set;
+    struct ebb_chat_template *chat = make_chat(room);
+    room_write(room, "text.jsonl", "{\"text\": \"the tide\"}\n");
+    room_write(room, "pair.jsonl", "{\"prompt\": \"What?\", \"completion\": \" the tide\"}\n");
+    room_write(room, "chat.jsonl",
+               "{\"messages\": [{\"role\": \"user\", \"content\": \"What?\"}, "
+               "{\"role\": \"assistant\", \"content\": \"one\"}, "
+               "{\"role\": \"assistant\", \"content\": \"two\"}]}\n");
+    const char *const all[] = {"text.jsonl", "pair.jsonl", "chat.jsonl"};
+    struct ebb_dataset_source sources[3] = {{0}, {0}, {0}};
+    struct ebb_dataset_options options = {.chat = chat,
+                                          .completion_only = EBB_LOSS_PART_TRUE,
+                                          .assistant_only = EBB_LOSS_PART_TRUE,
+                                          .last_turn_only = true};
+    assert_ok(room, load_several(room, all, sources, 3, options, &set));
+    assert_sample(room, set, 0, "[the tide<|endoftext|>]");
+    assert_sample(room, set, 1, "What?[ the tide<|endoftext|>]");
+    assert_sample(room, set, 2,
+                  "<|bos|>user\nWhat?<|endoftext|>\n<|bos|>assistant\none<|endoftext|>\n"
+                  "<|bos|>assistant\n[two<|endoftext|>]\n");
+    ebb_dataset_free(room->ctx, set);
+    const char *const no_prompt[] = {"text.jsonl", "chat.jsonl"};
+    assert_failed(room, load_several(room, no_prompt, sources, 2, options, &set), EBB_BAD_CONFIG,
+                  "text.jsonl", "completion_only_loss", NULL);
+    options.assistant_only = EBB_LOSS_PART_FALSE;
+    assert_failed(room, load_several(room, all, sources, 3, options, &set), EBB_BAD_CONFIG,
+                  "chat.jsonl", "only the assistant's last turn", NULL);
+    options.assistant_only = EBB_LOSS_PART_TRUE;
+    assert_failed(room, load_several(room, all, sources, 2, options, &set), EBB_BAD_CONFIG,
+                  "text.jsonl", "assistant_only_loss", NULL);
+    options.assistant_only = EBB_LOSS_PART_AUTO;
+    assert_failed(room, load_several(room, all, sources, 2, options, &set), EBB_BAD_CONFIG,
+                  "text.jsonl", "there are no turns", NULL);
+    ebb_chat_template_free(room->ctx, chat);
+}
+
+/* For the thread sanitizer: what all renderings have in common is in nobody's hands alone. */
+static void threads_share_a_template_and_its_variables(void **state)
+{
+    struct room *room = *state;
+    struct ebb_dataset *set;
+    struct ebb_str text = {0};
+    static const char template[] =
+        "{{ bos_token }}{% for m in messages %}{{ m.role }}{{ names[0] }}{{ m.content }}"
+        "{{ eos_token }}{% endfor %}";
+    struct ebb_chat_template *chat;
+    assert_ok(room,
+              ebb_chat_template_create(room->ctx, "t", template, strlen(template), &chat));
+    assert_ok(room, ebb_chat_template_set_token(room->ctx, chat, "bos_token", "<|bos|>"));
+    assert_ok(room, ebb_chat_template_set_token(room->ctx, chat, "eos_token", "<|endoftext|>"));
+    for (int i = 0; i < 2000; i++)
+        assert_ok(room, ebb_str_addf(room->ctx, &text,
+                                     "{\"messages\": [{\"role\": \"user\", \"content\": \"%d\"}, "
+                                     "{\"role\": \"assistant\", \"content\": \"the tide\"}]}\n",
+                                     i));
+    room_write_bytes(room, "a.jsonl", text.data, text.bytes);
+    ebb_str_free(room->ctx, &text);
+    json_t *kwargs = json_pack("{s:[s], s:{s:s}}", "names", ": ", "more", "a", "b");
+    struct wanted wanted = {.options = {.chat = chat, .chat_kwargs = kwargs}};
+    assert_ok(room, load(room, "a.jsonl", wanted, &set));
+    assert_int_equal(set->count, 2000);
+    assert_sample(room, set, 1999,
+                  "<|bos|>user: 1999<|endoftext|>assistant:[ the tide<|endoftext|>]");
+    ebb_dataset_free(room->ctx, set);
+    assert_int_equal(kwargs->refcount, 1);
+    json_decref(kwargs);
+    ebb_chat_template_free(room->ctx, chat);
+}
+
 /* ---- preferences ----------------------------------------------------------------------------- */
 
 static const char three_pairs[] =
@@ -583,6 +680,67 @@ static void a_pair_with_one_long_side_goes_whole(void **state)
     ebb_dataset_free(room->ctx, set);
 }
 
+/* Answers to two prompts would be no pair. */
+static void a_pair_that_is_cut_on_the_left_keeps_one_prompt(void **state)
+{
+    struct room *room = *state;
+    struct ebb_dataset *set;
+    room_write(room, "a.jsonl",
+               "{\"prompt\": \"x x x x\", \"chosen\": \" the the\", \"rejected\": \" and\"}\n"
+               "{\"prompt\": \"x x x\", \"chosen\": \" the\", \"rejected\": \" and and and\"}\n"
+               "{\"prompt\": \"x\", \"chosen\": \" the\", \"rejected\": \" and and and and and\"}\n"
+               "{\"prompt\": \"x x\", \"chosen\": \" the\", \"rejected\": \" and\"}\n");
+    struct wanted wanted = {.options = {.purpose = EBB_PURPOSE_PREFERENCE,
+                                        .max_length = 5,
+                                        .overlong = EBB_OVERLONG_TRUNCATE,
+                                        .truncation_side = EBB_TRUNCATE_LEFT}};
+    assert_ok(room, load(room, "a.jsonl", wanted, &set));
+    assert_int_equal(set->truncated, 6);
+    assert_sample(room, set, 0, " x x[ the the<|endoftext|>]");
+    assert_sample(room, set, 1, " x x[ and<|endoftext|>]");
+    assert_sample(room, set, 2, " x[ the<|endoftext|>]");
+    assert_sample(room, set, 3, " x[ and and and<|endoftext|>]");
+    /* All of the prompt goes, and only the longer answer loses more. */
+    assert_sample(room, set, 4, "[ the<|endoftext|>]");
+    assert_sample(room, set, 5, "[ and and and and<|endoftext|>]");
+    assert_sample(room, set, 6, "x x[ the<|endoftext|>]");
+    assert_consistent(set);
+    ebb_dataset_free(room->ctx, set);
+}
+
+static void a_pair_whose_sides_become_the_same_is_no_pair(void **state)
+{
+    struct room *room = *state;
+    struct ebb_dataset *set;
+    const char *says = "a.jsonl:1: record 1: 'chosen' and 'rejected' are the same once they are "
+                       "cut to max_length 4 tokens\nraise max_length or set overlong: drop";
+    room_write(room, "a.jsonl",
+               "{\"prompt\": \"x\", \"chosen\": \" a a a a a\", \"rejected\": \" a a a b\"}\n"
+               "{\"prompt\": \"x\", \"chosen\": \" a\", \"rejected\": \" b\"}\n");
+    struct wanted wanted = {.options = {.purpose = EBB_PURPOSE_PREFERENCE,
+                                        .max_length = 4,
+                                        .overlong = EBB_OVERLONG_TRUNCATE}};
+    assert_failed(room, load(room, "a.jsonl", wanted, &set), EBB_BAD_FILE, says, NULL);
+    wanted.options.max_bad_records = 1;
+    assert_ok(room, load(room, "a.jsonl", wanted, &set));
+    assert_int_equal(set->refused, 1);
+    assert_int_equal(set->truncated, 0);
+    assert_int_equal(set->count, 2);
+    assert_sample(room, set, 0, "x[ a<|endoftext|>]");
+    ebb_dataset_free(room->ctx, set);
+    wanted.options.max_bad_records = 0;
+    wanted.options.truncation_side = EBB_TRUNCATE_LEFT;
+    room_write(room, "a.jsonl",
+               "{\"prompt\": \"x\", \"chosen\": \" b a a a a\", \"rejected\": \" c a a a a\"}\n");
+    assert_failed(room, load(room, "a.jsonl", wanted, &set), EBB_BAD_FILE, says, NULL);
+    /* Nor one whose sides are other texts only: both end with EOS. */
+    room_write(room, "a.jsonl",
+               "{\"prompt\": \"x\", \"chosen\": \" a\", \"rejected\": \" a<|endoftext|>\"}\n");
+    wanted.options.max_length = 0;
+    assert_failed(room, load(room, "a.jsonl", wanted, &set), EBB_BAD_FILE,
+                  "'chosen' and 'rejected' become the same tokens", NULL);
+}
+
 static void weights_keep_pairs_together(void **state)
 {
     struct room *room = *state;
@@ -621,7 +779,7 @@ static void verdicts_are_kept_and_bad_answers_are_not_taught(void **state)
     assert_int_equal(set->record_count, 3);
     assert_null(set->desirable);
     assert_int_equal(set->records[1], 3);
-    assert_non_null(strstr(room->info, "1 records have nothing to train"));
+    assert_non_null(strstr(room->info, "1 record has nothing to train"));
     assert_consistent(set);
     ebb_dataset_free(room->ctx, set);
 }
@@ -866,7 +1024,7 @@ static void a_long_sample_can_be_dropped_or_cut(void **state)
     ebb_dataset_free(room->ctx, set);
     options.options = (struct ebb_dataset_options){.max_length = 2, .overlong = EBB_OVERLONG_DROP};
     assert_failed(room, load(room, "a.jsonl", options, &set), EBB_BAD_FILE,
-                  "every one of its 3 records", NULL);
+                  "every one of its records (3)", NULL);
 }
 
 static void a_long_sample_can_be_cut_on_the_left(void **state)
@@ -1080,6 +1238,7 @@ int main(void)
         ROOM_TEST(max_samples_takes_the_first_records),
         ROOM_TEST(many_records_keep_their_order),
         ROOM_TEST(sources_are_laid_end_to_end_each_with_its_format),
+        ROOM_TEST(loading_ends_between_blocks_where_it_is_interrupted),
         ROOM_TEST(weights_repeat_samples_that_share_their_tokens),
         ROOM_TEST(a_weight_below_one_takes_a_part_of_the_samples),
         ROOM_TEST(weights_that_cannot_be_meant_are_refused),
@@ -1087,6 +1246,10 @@ int main(void)
         ROOM_TEST(a_chat_without_an_answer_has_nothing_to_train),
         ROOM_TEST(pairs_are_two_samples_of_one_record),
         ROOM_TEST(a_pair_with_one_long_side_goes_whole),
+        ROOM_TEST(mixed_sources_are_asked_for_the_parts_they_have),
+        ROOM_TEST(threads_share_a_template_and_its_variables),
+        ROOM_TEST(a_pair_that_is_cut_on_the_left_keeps_one_prompt),
+        ROOM_TEST(a_pair_whose_sides_become_the_same_is_no_pair),
         ROOM_TEST(weights_keep_pairs_together),
         ROOM_TEST(verdicts_are_kept_and_bad_answers_are_not_taught),
         ROOM_TEST(pairs_and_single_answers_do_not_mix),

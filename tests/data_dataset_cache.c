@@ -432,17 +432,74 @@ static void other_templates_and_their_variables_make_another(void **state)
     free_setting(room, setting);
 }
 
+/* Records, large enough, of which one has a message that the template leaves out. */
+static void what_was_warned_of_is_told_again(void **state)
+{
+    struct room *room = *state;
+    struct setting *setting = make_setting(room);
+    struct ebb_str text = {0};
+    for (int i = 0; i < 2000; i++)
+        assert_ok(room,
+                  ebb_str_addf(room->ctx, &text,
+                               "{\"messages\": [%s{\"role\": \"user\", \"content\": \"What is "
+                               "%d?\"}, {\"role\": \"assistant\", \"content\": \"%0500d\"}]}\n",
+                               i == 7 ? "{\"role\": \"system\", \"content\": \"Be kind.\"}, " : "",
+                               i, i));
+    room_write_bytes(room, "a.jsonl", text.data, text.bytes);
+    ebb_str_free(room->ctx, &text);
+    struct ebb_chat_template *chat =
+        make_chat(room, "{% for m in messages if m.role != 'system' %}{{ m.role }}:{{ m.content "
+                        "}}<|endoftext|>{% endfor %}");
+    setting->options.max_length = 0;
+    setting->options.chat = chat;
+    ebb_dataset_free(room->ctx, load(room, setting));
+    assert_non_null(strstr(room->warning, "leaves out or rewrites message 1 (system)"));
+    assert_int_equal(kept_files(room, setting, NULL), 0);
+    ebb_dataset_free(room->ctx, load(room, setting)); /* another time in the same run */
+    assert_int_equal(kept_files(room, setting, NULL), 0);
+    ebb_chat_template_free(room->ctx, chat);
+    free_setting(room, setting);
+}
+
+/* Only messages about refused records have a path in them. */
+static void the_path_counts_where_refusals_may_be_kept(void **state)
+{
+    struct room *room = *state;
+    struct setting *setting = make_setting(room);
+    struct ebb_str text = {0};
+    for (int i = 0; i < 300; i++)
+        assert_ok(room, ebb_str_addf(room->ctx, &text, "{\"text\": \"%04000d\"}\n", i));
+    room_write_bytes(room, "a.jsonl", text.data, text.bytes);
+    room_write_bytes(room, "moved.jsonl", text.data, text.bytes);
+    ebb_str_free(room->ctx, &text);
+    char moved[256];
+    snprintf(moved, sizeof moved, "%s", room_path(room, "moved.jsonl"));
+    for (int64_t bad = 0; bad < 2; bad++) {
+        setting->options.max_bad_records = bad;
+        setting->sources[0].path = setting->path;
+        ebb_dataset_free(room->ctx, load(room, setting));
+        assert_false(was_read(room));
+        assert_non_null(strstr(room->info, "kept in "));
+        assert_non_null(strstr(room->info, ".ebbdata (4")); /* MiB, or fewer KiB */
+        setting->sources[0].path = moved;
+        ebb_dataset_free(room->ctx, load(room, setting));
+        assert_int_equal(was_read(room), bad == 0);
+    }
+    free_setting(room, setting);
+}
+
 static void a_template_that_asks_for_the_time_counts_by_the_day(void **state)
 {
     struct room *room = *state;
     static const char text[] = "{{ strftime_now('%d %b %Y') }}";
     struct ebb_chat_template *dated = make_chat(room, text);
     struct ebb_chat_template *same = make_chat(room, text);
-    uint64_t hash = ebb_chat_template_hash(dated);
-    assert_true(hash == ebb_chat_template_hash(same)); /* unless midnight passes here */
+    uint64_t hash = ebb_chat_template_hash(dated, 0), then = ebb_chat_template_hash(dated, 86400);
+    assert_true(hash == ebb_chat_template_hash(same, 0)); /* unless midnight passes here */
+    assert_true(then == ebb_chat_template_hash(same, 86400 + 60) && then != hash);
     setenv("TZ", "ABC-24", 1);                         /* tomorrow */
     tzset();
-    assert_false(hash == ebb_chat_template_hash(dated));
+    assert_false(hash == ebb_chat_template_hash(dated, 0));
     unsetenv("TZ");
     tzset();
     ebb_chat_template_free(room->ctx, dated);
@@ -688,6 +745,8 @@ int main(void)
         ROOM_TEST(the_seed_counts_where_it_draws),
         ROOM_TEST(other_columns_and_texts_make_another),
         ROOM_TEST(other_templates_and_their_variables_make_another),
+        ROOM_TEST(what_was_warned_of_is_told_again),
+        ROOM_TEST(the_path_counts_where_refusals_may_be_kept),
         ROOM_TEST(a_template_that_asks_for_the_time_counts_by_the_day),
         ROOM_TEST(a_damaged_file_is_made_again),
         ROOM_TEST(a_file_of_another_data_set_is_told_apart),

@@ -227,15 +227,26 @@ static void formats_are_told_by_keys_and_types(void **state)
     }
     static const struct bad unknown[] = {
         {"{\"a\": 1, \"b\": 2}", "r.json:1: record 1 has the keys 'a', 'b', which are of no known",
-         "sharegpt {conversations}, messages {messages}, unpaired {completion label}, preference "
-         "{chosen rejected}, tokenized {input_ids}"},
-        {"{}", "has the keys none", "text {text}, alpaca_chat {instruction output}"},
+         "messages {messages}, sharegpt {conversations}, preference {chosen rejected}, unpaired "
+         "{completion label}"},
+        {"{}", "has the keys none",
+         "alpaca_chat {instruction output} (by name only), tokenized {input_ids}, text {text}"},
+        {"{\"prompt\": \"a\", \"completion\": 5}",
+         "record 1: 'completion' is a number, a text or a list of messages is wanted", NULL},
+        {"{\"completion\": \"a\", \"label\": 1}", "'label' is a number, a boolean is wanted",
+         NULL},
+        {"{\"messages\": \"[]\"}", "'messages' is a string, a list of messages is wanted", NULL},
+        {"{\"instruction\": \"a\", \"output\": null}", "'output' is null, a text is wanted", NULL},
+        {"{\"prompt\": 5}", "no known format", NULL},
     };
     assert_refused(room, &env, NULL, EBB_BAD_FILE, unknown, COUNT(unknown));
     assert_refused(room, &env, "auto", EBB_BAD_FILE, unknown, COUNT(unknown));
     static const struct bad named[] = {
-        {"{\"a\": 1}", "dataset_format 'csv' is unknown", "offered: auto, text {text}"}};
+        {"{\"a\": 1}", "dataset_format 'csv' is unknown\n", "offered: auto, messages {messages}"}};
     assert_refused(room, &env, "csv", EBB_BAD_CONFIG, named, 1);
+    static const struct bad near[] = {
+        {"{\"a\": 1}", "dataset_format 'sharegtp' is unknown; try 'sharegpt'", NULL}};
+    assert_refused(room, &env, "sharegtp", EBB_BAD_CONFIG, near, 1);
     ebb_chat_template_free(room->ctx, chat);
 }
 

@@ -219,6 +219,8 @@ static void a_directory_gives_the_files_of_its_split_in_order(void **state)
     room_write(room, "d/.hidden.jsonl", "{\"n\": 11}\n");
     const char *all = "{\"n\": \"1\"}; {\"n\": 2}; {\"n\": 3}; {\"n\": 4}; {\"n\": \"5\"}";
     assert_reads(room, "d", NULL, all);
+    assert_non_null(strstr(room->info, "d: 2 files without a split's name are not used "
+                                       "(other.jsonl, ...), as others are named 'train'"));
     assert_reads(room, "d", "train", all);
     assert_reads(room, "d", "test", "{\"n\": 6}");
     assert_reads(room, "d", "train[1:3]", "{\"n\": 2}; {\"n\": 3}");
@@ -246,6 +248,7 @@ static void files_without_a_splits_name_are_all_train(void **state)
     room_write(room, "d/valid.jsonl", "{\"n\": 3}\n");
     assert_reads(room, "d", NULL, "{\"n\": \"1\"}; {\"n\": 2}");
     assert_reads(room, "d", "valid", "{\"n\": 3}");
+    assert_string_equal(room->info, "");
     assert_open_fails(room, "d", "test", EBB_BAD_CONFIG, "no data file of the split 'test'", "");
 }
 
@@ -347,6 +350,30 @@ static void formats_that_are_not_read_are_named(void **state)
     room_write(room, "d/train-1.parquet", "x");
     assert_open_fails(room, "d", NULL, EBB_UNSUPPORTED, "d/train-0.parquet: Parquet is not read",
                       "Dataset.to_json");
+    /* Nor is the rest of a split read without them. */
+    static const struct {
+        const char *dir, *bad, *good, *also;
+    } parts[] = {{"p1", "train-1.parquet", "train-0.jsonl", "other.jsonl"},
+                 {"p2", "data/train-1.jsonl.xz", "train-0.jsonl", "other.jsonl"},
+                 {"p3", "b.arrow", "a.jsonl", "test.jsonl"},
+                 {"p4", "train.parquet", "other.jsonl", "test.jsonl"}};
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+        char name[64], wanted[64];
+        snprintf(wanted, sizeof wanted, "%s/%s: ", parts[i].dir, parts[i].bad);
+        const char *const files[] = {parts[i].bad, parts[i].good, parts[i].also};
+        for (int k = 0; k < 3; k++) {
+            snprintf(name, sizeof name, "%s/%s", parts[i].dir, files[k]);
+            room_write(room, name, "{\"n\": 1}\n");
+        }
+        assert_open_fails(room, parts[i].dir, NULL, EBB_UNSUPPORTED, wanted,
+                          i == 3 ? " is not read\na data set is" :
+                                   " is not read, and the files beside it would be only a part of "
+                                   "the split 'train'\nwrite it as JSON lines, or move it");
+    }
+    assert_reads(room, "p3", "test", "{\"n\": 1}"); /* which has all its files */
+    room_write(room, "p5/a.jsonl", "{\"n\": 1}\n");
+    room_write(room, "p5/.cache.arrow", "x");
+    assert_reads(room, "p5", NULL, "{\"n\": 1}");
     room_write(room, "saved/data-00000-of-00001.arrow", "x");
     room_write(room, "saved/dataset_info.json", "{}");
     room_write(room, "saved/state.json", "{}");
@@ -573,8 +600,9 @@ static void columns_rename_a_records_keys(void **state)
         {"{prompt: completion, completion: prompt}", "{\"prompt\": 1, \"completion\": 2}",
          "{\"completion\": 1, \"prompt\": 2}"},
         {"{prompt: prompt}", "{\"prompt\": 1}", "{\"prompt\": 1}"},
-        /* a key that is not there is left to the format */
-        {"{prompt: question}", "{\"prompt\": 1}", "{\"prompt\": 1}"},
+        /* nor where the other key is missing, which is left to the format */
+        {"{prompt: question}", "{\"prompt\": 1, \"z\": 1}", "{\"z\": 1}"},
+        {"{prompt: question, completion: prompt}", "{\"prompt\": 1}", "{\"completion\": 1}"},
         {"{text: 'a key: with signs'}", "{\"a key: with signs\": 1}", "{\"text\": 1}"},
         {"{content: body}", "{\"body\": 1}", "{\"content\": 1}"},
     };
@@ -603,6 +631,8 @@ static void columns_rename_keys_inside_messages(void **state)
          "\"prompt\": \"p\"}"},
         {"{from: f, chosen: good}", "{\"conversations\": [{\"f\": 1}], \"good\": {\"f\": 2}}",
          "{\"conversations\": [{\"from\": 1}], \"chosen\": {\"from\": 2}}"},
+        {"{content: text}", "{\"messages\": [{\"text\": 1}, {\"content\": 2, \"role\": 3}]}",
+         "{\"messages\": [{\"content\": 1}, {\"role\": 3}]}"},
         /* a record's key is not a message's */
         {"{prompt: question}", "{\"messages\": [{\"question\": 1}]}",
          "{\"messages\": [{\"question\": 1}]}"},

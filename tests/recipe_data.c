@@ -191,6 +191,24 @@ static void validation_data_is_its_own_or_another_split_of_all(void **state)
     end(&f);
 }
 
+/* `ebb eval` without validation data: the training data, each record once. */
+static void what_is_measured_has_no_weight(void **state)
+{
+    (void)state;
+    struct fixture f;
+    struct ebb_sources sources;
+    read_sources(&f,
+                 MODEL "datasets: [{path: a, weight: 0.5}, {path: b, split: 'train[:50%]'}]\n"
+                       "dataset_train_split: train[10:]\n",
+                 EBB_SHARE_EVAL, &sources);
+    assert_int_equal(sources.count, 2);
+    assert_float_equal(sources.items[0].weight, 1, 0);
+    assert_string_equal(sources.items[0].split, "train[10:]");
+    assert_string_equal(sources.items[1].split, "train[:50%]");
+    ebb_sources_free(f.ctx, &sources);
+    end(&f);
+}
+
 static void errors_in_data_sets_name_item_line_and_column(void **state)
 {
     (void)state;
@@ -202,7 +220,7 @@ static void errors_in_data_sets_name_item_line_and_column(void **state)
         {"datasets: [a, [b]]\n", "item 2: wanted a path, or a mapping with path"},
         {"datasets:\n  - path: a\n    wieght: 2\n",
          "item 1: unknown key 'wieght'; try 'weight'\nwhere: conf.yaml:5:5"},
-        {"datasets: [{path: a, type: alpaca}]\n", "unknown key 'type'; try 'format'"},
+        {"datasets: [{path: a, type: sharegpt.load_role}]\n", "unknown key 'type'; try 'format'"},
         {"datasets: [{path: a, ds_type: json}]\n", "it may have path, split, format"},
         {"datasets: [{format: text}]\n", "item 1: it has no path"},
         {"datasets: [{path: [a]}]\n", "path wants one text"},
@@ -298,6 +316,7 @@ int main(void)
         cmocka_unit_test(items_say_what_they_do_not_take_from_the_other_keys),
         cmocka_unit_test(validation_split_cuts_every_source_and_counts_records_once),
         cmocka_unit_test(validation_data_is_its_own_or_another_split_of_all),
+        cmocka_unit_test(what_is_measured_has_no_weight),
         cmocka_unit_test(errors_in_data_sets_name_item_line_and_column),
         cmocka_unit_test(data_sets_may_stand_on_the_command_line),
         cmocka_unit_test(variables_of_a_template_have_the_types_they_look_like),

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "data/packing.h"
 #include "optim/schedule.h"
 #include "recipe/options.h"
 
@@ -383,6 +384,21 @@ static void a_training_file_serves_evaluation_and_says_what_it_leaves(void **sta
     end(&f);
     assert_fails(EBB_COMMAND_EVAL, "temperature: 1\n", EBB_BAD_CONFIG,
                  "key 'temperature' belongs to 'ebb generate'");
+    /* Rows are what is measured, as in training. */
+    begin(&f, EBB_COMMAND_EVAL);
+    assert_int_equal(read_text(&f, BASE "packing: true\npacking_strategy: wrapped\n"), EBB_OK);
+    assert_true(f.config.packing && f.config.packing_strategy == EBB_PACKING_WRAPPED);
+    end(&f);
+    assert_fails(EBB_COMMAND_EVAL, BASE "packing_strategy: wrapped\n", EBB_BAD_CONFIG,
+                 "has no effect without packing");
+    assert_fails(EBB_COMMAND_EVAL,
+                 BASE "packing: true\npacking_strategy: wrapped\noverlong: drop\n", EBB_BAD_CONFIG,
+                 "has no effect with this packing_strategy");
+    /* It decides what a weight draws. */
+    begin(&f, EBB_COMMAND_PLAN);
+    assert_int_equal(read_text(&f, BASE "seed: 4\n"), EBB_OK);
+    assert_int_equal(f.config.seed, 4);
+    end(&f);
 }
 
 static void errors_name_file_line_column_and_the_nearest_key(void **state)
@@ -407,6 +423,8 @@ static void errors_name_file_line_column_and_the_nearest_key(void **state)
                  "'packing' wants one value, not a list");
     assert_fails(EBB_COMMAND_SFT, "packing: {a: b}\n", EBB_BAD_CONFIG, "unknown key 'packing.a'");
     assert_fails(EBB_COMMAND_SFT, "activations: keep\n", EBB_BAD_CONFIG, "wanted mapping or list");
+    assert_fails(EBB_COMMAND_SFT, "datasets: a.jsonl\n", EBB_BAD_CONFIG,
+                 "wanted list of paths or mappings");
     assert_fails(EBB_COMMAND_SFT, "lr: 1\nlearning_rate: 1\n", EBB_BAD_CONFIG,
                  "set twice: 'lr' on line 1 and 'learning_rate' on line 2");
     assert_fails(EBB_COMMAND_SFT, "- a\n", EBB_BAD_CONFIG, "a configuration is a mapping");

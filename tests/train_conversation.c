@@ -167,15 +167,22 @@ static void what_is_taken_back_was_never_said(void **state)
     assert_false(ebb_conversation_undo(talk));
     kit_ok(p.ctx, ebb_conversation_system(talk, "Be brief."), "system");
     assert_false(ebb_conversation_undo(talk));
+    assert_int_equal(ebb_conversation_tokens(talk), 0);
     say(&p, talk, "one", &first);
+    int64_t one = ebb_conversation_tokens(talk);
     say(&p, talk, "two", &first);
+    int64_t two = ebb_conversation_tokens(talk);
+    assert_true(0 < one && one < two);
     assert_true(ebb_conversation_undo(talk));
     assert_int_equal(messages(talk), 3);
+    assert_int_equal(ebb_conversation_tokens(talk), one);
     say(&p, talk, "two", &again);
+    assert_int_equal(ebb_conversation_tokens(talk), two);
     assert_int_equal(again.bytes, first.bytes);
     assert_memory_equal(again.text, first.text, first.bytes);
     ebb_conversation_reset(talk);
     assert_int_equal(messages(talk), 1);
+    assert_int_equal(ebb_conversation_tokens(talk), 0);
     assert_string_equal(content(talk, 0), "Be brief.");
     kit_ok(p.ctx, ebb_conversation_system(talk, "Be long."), "system");
     assert_string_equal(content(talk, 0), "Be long.");
@@ -233,6 +240,7 @@ static void an_interruption_before_the_answer_takes_the_message_back(void **stat
     kit_ok(p.ctx, ebb_conversation_say(talk, "hello", &keys, keep_text, &said, &result), "say");
     assert_true(result.interrupted && said.bytes == 0);
     assert_int_equal(messages(talk), 0);
+    assert_int_equal(ebb_conversation_tokens(talk), 0);
     assert_true(say(&p, talk, "hello", &said).prompt_tokens > 0);
     ebb_conversation_free(talk);
     place_close(&p);
@@ -254,11 +262,13 @@ static void a_template_that_refuses_leaves_the_conversation_as_it_was(void **sta
     kit_ok(p.ctx, ebb_chat_template_set_token(p.ctx, p.chat, "eos_token", "<|endoftext|>"), "eos");
     struct ebb_conversation *talk = talk_of(&p);
     say(&p, talk, "yes", &said);
+    int64_t tokens = ebb_conversation_tokens(talk);
     assert_int_equal(ebb_conversation_say(talk, "no", &keys, keep_text, &said, &result),
                      EBB_BAD_FILE);
     assert_non_null(strstr(ebb_error_text(p.ctx), "not that word"));
     ebb_error_clear(p.ctx);
     assert_int_equal(messages(talk), 2);
+    assert_int_equal(ebb_conversation_tokens(talk), tokens);
     say(&p, talk, "yes", &said);
     ebb_conversation_free(talk);
     place_close(&p);
@@ -323,6 +333,7 @@ static void running_out_of_memory_takes_the_message_back(void **state)
             assert_int_equal(status, EBB_NO_MEMORY);
             ebb_error_clear(p.ctx);
             assert_int_equal(messages(talk), 0);
+            assert_int_equal(ebb_conversation_tokens(talk), 0);
             say(&p, talk, "hello", &said);
         }
         assert_int_equal(said.bytes, first.bytes);

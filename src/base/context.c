@@ -43,6 +43,7 @@ struct ebb_ctx {
     char error_text[EBB_ERROR_TEXT];
     char error_where[128];
     struct warned_key *warned;
+    int64_t warn_count;
     int64_t bytes_now, bytes_peak;
     int64_t fail_in; /* 0: off; 1: the next allocation fails */
     bool fail_persist;
@@ -119,13 +120,6 @@ static void make_utf8(char *text)
     while ((at += ebb_text_utf8_valid(text + at, bytes - at)) < bytes) text[at++] = '?';
 }
 
-/* What is quoted shall not move the cursor of a terminal or change its colours. */
-static void mask_controls(char *text)
-{
-    for (unsigned char *c = (unsigned char *)text; *c != '\0'; c++)
-        if ((*c < 0x20 && *c != '\n' && *c != '\t') || *c == 0x7f) *c = '?';
-}
-
 /* Formats into `out`; text that is cut ends with "..." and never inside a UTF-8 character. */
 static void format_cut(char *out, size_t room, const char *format, va_list args)
     __attribute__((format(printf, 3, 0)));
@@ -156,12 +150,12 @@ enum ebb_status ebb_fail_at(struct ebb_ctx *ctx, enum ebb_status status, const c
 {
     EBB_ASSERT(status != EBB_OK);
     int saved_errno = errno;
-    char text[EBB_ERROR_TEXT];
+    char quoted[EBB_ERROR_TEXT], text[EBB_ERROR_TEXT];
     va_list args;
     va_start(args, format);
-    format_cut(text, sizeof text, format, args);
+    format_cut(quoted, sizeof quoted, format, args);
     va_end(args);
-    mask_controls(text);
+    ebb_text_escape(quoted, text, sizeof text);
 
     ctx_lock(ctx);
     bool first = ctx->status == EBB_OK;
@@ -220,7 +214,8 @@ static void write_stderr(const char *text, size_t bytes)
 static void log_to_stderr(struct ebb_ctx *ctx, enum ebb_log_level level, const char *topic,
                           const char *text)
 {
-    char line[LOG_TEXT + 128];
+    char line[4 * LOG_TEXT + 128], shown[4 * LOG_TEXT];
+    text = ebb_text_escape(text, shown, sizeof shown);
     const char *clear = ctx->live_line ? "\r\033[K" : "";
     int n = 0;
     switch (level) {
@@ -300,6 +295,7 @@ static bool remember_key(struct ebb_ctx *ctx, const char *key)
     size_t bytes = strlen(key) + 1;
     bool first = true;
     ctx_lock(ctx);
+    ctx->warn_count++;
     for (const struct warned_key *at = ctx->warned; at != NULL && first; at = at->next)
         first = strcmp(at->key, key) != 0;
     if (first) {
@@ -317,13 +313,21 @@ static bool remember_key(struct ebb_ctx *ctx, const char *key)
 void ebb_warn_once(struct ebb_ctx *ctx, const char *key, const char *format, ...)
 {
     if (!remember_key(ctx, key)) return;
-    char text[LOG_TEXT];
+    char quoted[LOG_TEXT], text[LOG_TEXT];
     va_list args;
     va_start(args, format);
-    format_cut(text, sizeof text, format, args);
+    format_cut(quoted, sizeof quoted, format, args);
     va_end(args);
-    mask_controls(text);
+    ebb_text_escape(quoted, text, sizeof text);
     log_line(ctx, EBB_LOG_WARNING, key, text);
+}
+
+int64_t ebb_warn_count(const struct ebb_ctx *ctx)
+{
+    struct ebb_ctx *own = ctx_lock(ctx);
+    int64_t count = own->warn_count;
+    ctx_unlock(own);
+    return count;
 }
 
 /* ---- our own mistakes ---- */

@@ -32,7 +32,7 @@ typedef void (*ebb_log_fn)(void *user, enum ebb_log_level level, const char *top
 struct ebb_ctx *ebb_ctx_create(void);
 void ebb_ctx_free(struct ebb_ctx *ctx); /* accepts NULL */
 
-/* Log lines go to stderr unless a sink is set. */
+/* Log lines go to stderr, control characters as "\x1b", unless a sink is set. */
 void ebb_ctx_set_log(struct ebb_ctx *ctx, ebb_log_fn fn, void *user);
 
 /* ---- errors ---- */
@@ -40,7 +40,7 @@ void ebb_ctx_set_log(struct ebb_ctx *ctx, ebb_log_fn fn, void *user);
 /* Records a failure and returns `status`. Only the first failure since the last ebb_error_clear is
  * kept. The text says what, where, got, wanted and what to do next; lower case, no full stop, names
  * in single quotes. Further lines after '\n' are hints. What it quotes may be any bytes: the text
- * kept is UTF-8 without control characters, '?' in their place. */
+ * kept is UTF-8, '?' where it is not, and has control characters as "\x1b". */
 enum ebb_status ebb_fail_at(struct ebb_ctx *ctx, enum ebb_status status, const char *file, int line,
                             const char *format, ...) __attribute__((format(printf, 5, 6)));
 #define EBB_FAIL(ctx, status, ...) ebb_fail_at((ctx), (status), __FILE__, __LINE__, __VA_ARGS__)
@@ -59,6 +59,9 @@ void ebb_log(struct ebb_ctx *ctx, enum ebb_log_level level, const char *topic, c
  * changes it. */
 void ebb_warn_once(struct ebb_ctx *ctx, const char *key, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+/* How often ebb_warn_once was called, also for what had been said already: whether a stretch of
+ * work had something to warn of. */
+int64_t ebb_warn_count(const struct ebb_ctx *ctx);
 bool ebb_log_enabled(const struct ebb_ctx *ctx, enum ebb_log_level level, const char *topic);
 
 /* ---- our own mistakes ---- */

@@ -384,3 +384,30 @@ size_t ebb_text_utf8_valid(const char *data, size_t bytes)
     }
     return done;
 }
+
+/* Bytes of the control character that the text begins with, 0 for another: of ASCII, or one of
+ * U+0080 to U+009F, which terminals obey too. */
+static size_t control_bytes(const unsigned char *text)
+{
+    if (text[0] == 0xc2 && text[1] >= 0x80 && text[1] <= 0x9f) return 2;
+    return (text[0] < 0x20 && text[0] != '\n' && text[0] != '\t') || text[0] == 0x7f ? 1 : 0;
+}
+
+const char *ebb_text_escape(const char *text, char *out, size_t out_bytes)
+{
+    static const char digits[] = "0123456789abcdef";
+    const unsigned char *at = (const unsigned char *)text;
+    size_t n = 0;
+    while (*at != '\0') {
+        size_t control = control_bytes(at), wanted = control > 0 ? 4 * control : 1;
+        if (n + wanted >= out_bytes) break;
+        for (size_t i = 0; i < control; i++, at++) {
+            const char escape[4] = {'\\', 'x', digits[*at >> 4], digits[*at & 15]};
+            memcpy(out + n, escape, sizeof escape);
+            n += sizeof escape;
+        }
+        if (control == 0) out[n++] = (char)*at++;
+    }
+    out[n] = '\0';
+    return out;
+}

@@ -55,6 +55,11 @@ const char *ebb_text_nearest(const char *name, const char *const *names, size_t 
  * overlong forms). */
 size_t ebb_text_utf8_valid(const char *data, size_t bytes);
 
+/* Writes the text for a terminal: control characters other than newline and tab, which may come
+ * from data and would steer it, as "\x1b". What does not fit is left away; four times the text's
+ * bytes and one fit all. Returns `out`. */
+const char *ebb_text_escape(const char *text, char *out, size_t out_bytes);
+
 #ifdef __cplusplus
 }
 #endif

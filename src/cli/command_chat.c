@@ -6,12 +6,14 @@
  * read(), so that a signal can end the wait for one (cli/lines.h).
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/signalfd.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -37,6 +39,8 @@ struct chat {
     bool dim;       /* stderr takes colours */
     bool leaving;   /* SIGTERM, or /exit */
     int interrupts; /* Ctrl-C at the prompt, in a row */
+    char *saved_as; /* where /save wrote last, and what; NULL: nowhere */
+    struct ebb_str saved;
 };
 
 /* ---- notes ----------------------------------------------------------------------------------- */
@@ -283,16 +287,76 @@ static enum ebb_status append_line(struct chat *c, const char *path, const struc
     return EBB_FAIL(c->ctx, EBB_IO, "cannot add to '%s': %s", path, strerror(error));
 }
 
+/* A file that is there must hold conversations already: what else people have is not to be spoilt
+ * by a slip. Its first line tells. */
+static enum ebb_status check_target(struct chat *c, const char *path)
+{
+    const char *line = NULL;
+    enum ebb_line_event event = EBB_LINE_END;
+    struct stat about;
+    struct ebb_lines lines = {.fd = -1};
+    if (stat(path, &about) == 0 && S_ISREG(about.st_mode))
+        lines.fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (lines.fd < 0) return EBB_OK; /* a new one; all else is told when it is written */
+    enum ebb_status status = ebb_lines_next(c->ctx, &lines, -1, &line, &event);
+    json_t *json = NULL;
+    if (status == EBB_OK && event == EBB_LINE_TEXT) json = json_loads(line, 0, NULL);
+    bool good = status == EBB_OK && (event == EBB_LINE_END || json_object_get(json, "messages"));
+    json_decref(json);
+    ebb_lines_free(c->ctx, &lines);
+    close(lines.fd);
+    if (good || status == EBB_NO_MEMORY) return status;
+    ebb_error_clear(c->ctx);
+    return EBB_FAIL(c->ctx, EBB_BAD_CONFIG,
+                    "'%s' is there and holds no conversations: nothing is added to it; /save wants "
+                    "a new file, or one that /save made",
+                    path);
+}
+
+/* What the conversation has beside a system message. */
+static bool has_exchange(const json_t *messages)
+{
+    const json_t *last = json_array_get(messages, json_array_size(messages) - 1);
+    const char *role = json_string_value(json_object_get(last, "role"));
+    return role && strcmp(role, "system") != 0;
+}
+
+static enum ebb_status keep_saved(struct chat *c, const char *path, const struct ebb_str *line)
+{
+    char *copy = ebb_mem_strdup(c->ctx, path);
+    if (copy == NULL) return EBB_NO_MEMORY;
+    ebb_mem_free(c->ctx, c->saved_as);
+    c->saved_as = copy;
+    c->saved.bytes = 0;
+    return ebb_str_add(c->ctx, &c->saved, line->data, line->bytes);
+}
+
+static enum ebb_status save_line(struct chat *c, const char *path, const struct ebb_str *line)
+{
+    if (c->saved_as && strcmp(c->saved_as, path) == 0 && c->saved.bytes == line->bytes &&
+        memcmp(c->saved.data, line->data, line->bytes) == 0) {
+        note(c, "'%s' has this conversation already: nothing is added", path);
+        return EBB_OK;
+    }
+    EBB_TRY(check_target(c, path));
+    EBB_TRY(append_line(c, path, line));
+    EBB_TRY(keep_saved(c, path, line));
+    note(c, "the conversation is added to '%s' as a line", path);
+    return EBB_OK;
+}
+
 /* A line {"messages": [...]}, as data sets have them. */
 static enum ebb_status command_save(struct chat *c, const char *rest)
 {
+    const json_t *messages = ebb_conversation_messages(c->talk);
     struct ebb_str line = {0};
     if (rest[0] == 0) return EBB_FAIL(c->ctx, EBB_BAD_CONFIG, "/save wants the name of a file");
-    json_t *record = json_pack("{s:O}", "messages", ebb_conversation_messages(c->talk));
+    if (!has_exchange(messages))
+        return EBB_FAIL(c->ctx, EBB_BAD_CONFIG, "there is nothing to save: nothing was said yet");
+    json_t *record = json_pack("{s:O}", "messages", messages);
     enum ebb_status status = record ? ebb_json_text(c->ctx, record, 0, &line)
                                     : EBB_FAIL(c->ctx, EBB_NO_MEMORY, "out of host memory");
-    if (status == EBB_OK) status = append_line(c, rest, &line);
-    if (status == EBB_OK) note(c, "the conversation is added to '%s' as a line", rest);
+    if (status == EBB_OK) status = save_line(c, rest, &line);
     ebb_str_free(c->ctx, &line);
     json_decref(record);
     return status;
@@ -318,6 +382,26 @@ static enum ebb_status show_settings(const struct chat *c)
     return status;
 }
 
+/* Whether the command line would take the value: it has an effect at this temperature, the key that
+ * others hang on, and is not too much. Other options than the conversation's are asked, so that a
+ * value that is refused changes nothing. */
+static enum ebb_status try_setting(struct chat *c, const char *key, const char *value)
+{
+    struct ebb_config config;
+    struct ebb_options *options = NULL;
+    const char *stops[EBB_CLI_STOPS];
+    int64_t stop_count;
+    char temperature[EBB_TEXT_DOUBLE];
+    ebb_text_from_double(c->config.temperature, temperature);
+    EBB_TRY(ebb_options_create(c->ctx, EBB_COMMAND_CHAT, &config, &options));
+    enum ebb_status status = ebb_options_set(options, "temperature", temperature);
+    if (status == EBB_OK) status = ebb_options_set(options, key, value);
+    if (status == EBB_OK) status = ebb_rules_check(options, &config, c->ctx);
+    if (status == EBB_OK) status = ebb_cli_stops(c->cli, &config, stops, &stop_count);
+    ebb_options_free(options);
+    return status;
+}
+
 static enum ebb_status command_set(struct chat *c, const char *rest)
 {
     char key[32];
@@ -333,6 +417,7 @@ static enum ebb_status command_set(struct chat *c, const char *rest)
                         "repetition_penalty, seed, max_new_tokens, stop",
                         key);
     if (value[0] == 0) return EBB_FAIL(c->ctx, EBB_BAD_CONFIG, "/set %s wants a value", key);
+    EBB_TRY(try_setting(c, key, value));
     EBB_TRY(ebb_options_set(c->options, key, value));
     return ebb_cli_stops(c->cli, &c->config, c->stops, &c->stop_count);
 }
@@ -410,6 +495,21 @@ static void print_prompt(const struct chat *c, bool more)
     fflush(stderr);
 }
 
+/* The next line of input. On a terminal one that is not text is only said: a slip of a key is not
+ * to cost a conversation. */
+static enum ebb_status next_line(struct chat *c, bool more, const char **line,
+                                 enum ebb_line_event *event)
+{
+    for (;;) {
+        print_prompt(c, more);
+        enum ebb_status status =
+            ebb_lines_next(c->ctx, &c->lines, c->cli->env.stop_fd, line, event);
+        if (status != EBB_BAD_FILE || !c->terminal) return status;
+        note_error(c);
+        note(c, "that line is left out");
+    }
+}
+
 /* Ctrl-C at the prompt: the line that was begun is gone; a second one in a row leaves. */
 static enum ebb_status at_signal(struct chat *c)
 {
@@ -436,8 +536,7 @@ static enum ebb_status read_block(struct chat *c, const char *line, struct ebb_s
             begun = true;
         }
         if (last) return EBB_OK;
-        print_prompt(c, true);
-        EBB_TRY(ebb_lines_next(c->ctx, &c->lines, c->cli->env.stop_fd, &line, &event));
+        EBB_TRY(next_line(c, true, &line, &event));
         if (event == EBB_LINE_END) return EBB_OK;
         if (event == EBB_LINE_STOP) {
             message->bytes = 0;
@@ -446,14 +545,26 @@ static enum ebb_status read_block(struct chat *c, const char *line, struct ebb_s
     }
 }
 
+/* Keys that a terminal sends as more than a character (arrows, Home) come as escape sequences,
+ * since nothing edits the line here; a model would take them for text. A pipe sends what it means.
+ */
+static bool has_escape(const struct chat *c, const char *text)
+{
+    if (!c->terminal || strchr(text, '\033') == NULL) return false;
+    note(c, "an escape sequence is in that (an arrow key?): it is not sent; only Backspace, Ctrl-W "
+            "and Ctrl-U edit a line, 'rlwrap ebb chat ...' does more");
+    return true;
+}
+
 static enum ebb_status take_line(struct chat *c, const char *line)
 {
-    if (line[0] == 0) return EBB_OK;
+    if (line[0] == 0 || has_escape(c, line)) return EBB_OK;
     if (line[0] == '/' && line[1] != '/') return command(c, line + 1);
     if (strncmp(line, "\"\"\"", 3) != 0) return answer(c, line + (line[0] == '/'));
     struct ebb_str message = {0};
     enum ebb_status status = read_block(c, line + 3, &message);
-    if (status == EBB_OK && message.bytes > 0) status = answer(c, message.data);
+    if (status == EBB_OK && message.bytes > 0 && !has_escape(c, message.data))
+        status = answer(c, message.data);
     ebb_str_free(c->ctx, &message);
     return status;
 }
@@ -466,8 +577,7 @@ static enum ebb_status converse(struct chat *c)
         return EBB_FAIL(c->ctx, EBB_INTERRUPTED, "interrupted");
     if (c->terminal) note(c, "%s; /help lists the commands", c->setup.base_name);
     while (!c->leaving) {
-        print_prompt(c, false);
-        EBB_TRY(ebb_lines_next(c->ctx, &c->lines, c->cli->env.stop_fd, &line, &event));
+        EBB_TRY(next_line(c, false, &line, &event));
         if (event == EBB_LINE_END) break;
         if (event == EBB_LINE_STOP) {
             EBB_TRY(at_signal(c));
@@ -483,6 +593,8 @@ static enum ebb_status converse(struct chat *c)
 static void clear(struct chat *c)
 {
     ebb_lines_free(c->ctx, &c->lines);
+    ebb_mem_free(c->ctx, c->saved_as);
+    ebb_str_free(c->ctx, &c->saved);
     ebb_conversation_free(c->talk);
     ebb_engine_free(c->engine);
     ebb_setup_free(&c->setup);

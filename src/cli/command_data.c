@@ -170,6 +170,32 @@ static int terminal_columns(void)
     return columns > COLUMNS_MAX ? COLUMNS_MAX : (int)columns;
 }
 
+/* ---- overlong samples ------------------------------------------------------------------------ */
+
+/* What would stop training is no reason not to look at the data, which is how a max_length is
+ * found. Only rows of whole samples cannot be shown then. */
+static void keep_overlong(struct ebb_config *config)
+{
+    bool rows = config->packing && config->packing_strategy == EBB_PACKING_BFD;
+    if (config->overlong == EBB_OVERLONG_ERROR && !rows)
+        config->overlong = EBB_OVERLONG_KEEP;
+}
+
+static void warn_of_overlong(const struct ebb_data_view *view)
+{
+    const struct ebb_dataset *set = view->dataset;
+    const struct ebb_config *config = view->config;
+    int64_t limit = view->setup->max_length, count = 0;
+    if (config->overlong != EBB_OVERLONG_KEEP || config->packing) return;
+    for (int64_t i = 0; i < set->count; i++) count += ebb_dataset_length(set, i) > limit;
+    if (count == 0) return;
+    ebb_log(view->cli->ctx, EBB_LOG_WARNING, "data",
+            "%lld of %lld samples %s above max_length %lld%s and would stop training: raise "
+            "max_length, or set overlong: truncate or overlong: drop",
+            (long long)count, (long long)set->count, count == 1 ? "is" : "are", (long long)limit,
+            config->max_length == EBB_AUTO_INT ? " (what the model has positions for)" : "");
+}
+
 /* ---- the command ----------------------------------------------------------------------------- */
 
 static enum ebb_status show(struct ebb_data_view *view)
@@ -177,6 +203,7 @@ static enum ebb_status show(struct ebb_data_view *view)
     const struct ebb_setup *setup = view->setup;
     bool rows = setup->purpose == EBB_PURPOSE_SFT;
     view->dataset = setup->train_set;
+    warn_of_overlong(view);
     EBB_TRY(ebb_survey_make(view->cli->ctx, view->dataset, setup->tokenizer,
                             rows ? setup->max_length : 0, &view->survey));
     EBB_TRY(view->config->records ? choose_records(view) : choose_spread(view));
@@ -190,6 +217,7 @@ enum ebb_status ebb_cli_data(struct ebb_cli *cli)
     struct ebb_config config;
     struct ebb_options *options = NULL;
     EBB_TRY(ebb_cli_options(cli, EBB_COMMAND_DATA, &config, &options));
+    keep_overlong(&config);
     struct ebb_setup *setup = ebb_mem_alloc(cli->ctx, sizeof *setup);
     struct ebb_data_view view = {.cli = cli, .config = &config, .setup = setup};
     enum ebb_status status = setup ? EBB_OK : EBB_NO_MEMORY;

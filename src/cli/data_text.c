@@ -165,7 +165,8 @@ static enum ebb_status add_totals(const struct ebb_data_view *view, struct ebb_s
     EBB_TRY(ebb_str_addf(ctx, out, "%-9s%" PRId64 " read", "records", set->record_count));
     EBB_TRY(add_left_out(view, out));
     EBB_TRY(ebb_str_addf(ctx, out, "\n%-9s%" PRId64, "samples", set->count));
-    if (set->group == 2) EBB_TRY(ebb_str_addf(ctx, out, " in %" PRId64 " pairs", set->count / 2));
+    if (set->group == 2) EBB_TRY(ebb_str_addf(ctx, out, " in %" PRId64 " pair%s", set->count / 2,
+                                             set->count == 2 ? "" : "s"));
     EBB_TRY(ebb_str_addf(ctx, out,
                          ", %.4g tokens on average, the longest has %" PRId64
                          ", max_length is %" PRId64 "\n",
@@ -175,8 +176,8 @@ static enum ebb_status add_totals(const struct ebb_data_view *view, struct ebb_s
                          set->tokens, set->labels, percent(set->labels, set->tokens)));
     return ebb_str_addf(ctx, out,
                         "%-9s%" PRId64 " of %" PRId64
-                        " samples (%.3g %%) with a trained special token\n",
-                        "ends", view->survey.ended, set->count,
+                        " sample%s (%.3g %%) with a trained special token\n",
+                        "ends", view->survey.ended, set->count, set->count == 1 ? "" : "s",
                         percent(view->survey.ended, set->count));
 }
 
@@ -230,8 +231,10 @@ static enum ebb_status add_rows(const struct ebb_data_view *view, struct ebb_str
                                  rows->name));
         else
             EBB_TRY(ebb_str_addf(ctx, out,
-                                 " %s %-10s %8" PRId64 " rows, %5.1f %% full, %" PRId64 " pieces\n",
-                                 mark, rows->name, rows->rows, 100 * rows->fill, rows->pieces));
+                                 " %s %-10s %8" PRId64 " row%s, %5.1f %% full, %" PRId64
+                                 " piece%s\n",
+                                 mark, rows->name, rows->rows, rows->rows == 1 ? " " : "s",
+                                 100 * rows->fill, rows->pieces, rows->pieces == 1 ? "" : "s"));
     }
     return EBB_OK;
 }

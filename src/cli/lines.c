@@ -34,6 +34,7 @@ static enum ebb_status give(struct ebb_ctx *ctx, struct ebb_lines *lines, size_t
 {
     char *text = lines->held.data;
     lines->number++;
+    lines->given = bytes + 1; /* also one that is refused: the next call goes on behind it */
     const char *nul = (const char *)memchr(text, 0, bytes);
     size_t valid = nul ? (size_t)(nul - text) : bytes;
     valid = ebb_text_utf8_valid(text, valid);
@@ -41,7 +42,6 @@ static enum ebb_status give(struct ebb_ctx *ctx, struct ebb_lines *lines, size_t
         return EBB_FAIL(ctx, EBB_BAD_FILE,
                         "line %lld of standard input is not text: byte %zu is %s",
                         (long long)lines->number, valid + 1, text[valid] ? "no UTF-8" : "NUL");
-    lines->given = bytes + 1;
     text[bytes] = 0; /* in the place of the newline, or of the text's own end */
     if (bytes > 0 && text[bytes - 1] == '\r') text[bytes - 1] = 0;
     *line = text;

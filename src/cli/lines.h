@@ -25,7 +25,8 @@ enum ebb_line_event {
 };
 
 /* Waits for the next line. *line is it without its newline ("\r\n" too), borrowed until the next
- * call; a last line need not have one. EBB_BAD_FILE for a line that is not UTF-8 or holds NUL. */
+ * call; a last line need not have one. EBB_BAD_FILE for a line that is not UTF-8 or holds NUL; the
+ * next call goes on behind it. */
 enum ebb_status ebb_lines_next(struct ebb_ctx *ctx, struct ebb_lines *lines, int stop_fd,
                                const char **line, enum ebb_line_event *event);
 void ebb_lines_free(struct ebb_ctx *ctx, struct ebb_lines *lines);

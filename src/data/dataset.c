@@ -210,10 +210,8 @@ static enum ebb_status open_source(struct ebb_ctx *ctx, const struct ebb_dataset
     source->env = (struct ebb_format_env){.purpose = options->purpose,
                                           .text_field = named ? wanted->text_field : "text",
                                           .chat = options->chat,
-                                          .chat_kwargs = options->chat_kwargs,
-                                          .completion_only = options->completion_only,
-                                          .assistant_only = options->assistant_only,
-                                          .last_turn_only = options->last_turn_only};
+                                          .now = options->now,
+                                          .chat_kwargs = options->chat_kwargs};
     EBB_TRY(ebb_records_open(ctx, &records, &source->records));
     source->record_count = source->records.count;
     if (options->max_samples > 0 && options->max_samples < source->record_count)
@@ -221,13 +219,39 @@ static enum ebb_status open_source(struct ebb_ctx *ctx, const struct ebb_dataset
     return choose_format(ctx, options, source);
 }
 
+/* What is trained of each source. Where formats are mixed, what only some can do is asked of those
+ * alone; what none can do is asked of all, and the first one's error says so. */
+static enum ebb_status ask_parts(struct ebb_ctx *ctx, struct ebb_set_job *job)
+{
+    const struct ebb_dataset_options *options = job->options;
+    bool some_prompt = false, some_chat = false;
+    for (int64_t i = 0; i < options->source_count; i++) {
+        some_prompt = some_prompt || job->sources[i].format->has_prompt;
+        some_chat = some_chat || job->sources[i].format->chat;
+    }
+    for (int64_t i = 0; i < options->source_count; i++) {
+        struct ebb_set_source *source = &job->sources[i];
+        bool completion = options->completion_only != EBB_LOSS_PART_TRUE || !some_prompt ||
+                          source->format->has_prompt;
+        bool chat = source->format->chat || !some_chat;
+        if (completion) source->env.completion_only = options->completion_only;
+        if (chat || options->assistant_only != EBB_LOSS_PART_TRUE)
+            source->env.assistant_only = options->assistant_only;
+        source->env.last_turn_only = options->last_turn_only && chat;
+        EBB_TRY(choose_format(ctx, options, source));
+    }
+    return EBB_OK;
+}
+
 static enum ebb_status open_sources(struct ebb_ctx *ctx, struct ebb_set_job *job)
 {
     const struct ebb_dataset_options *options = job->options;
     bool preference = options->purpose == EBB_PURPOSE_PREFERENCE;
+    for (int64_t i = 0; i < options->source_count; i++)
+        EBB_TRY(open_source(ctx, options, &options->sources[i], &job->sources[i]));
+    EBB_TRY(ask_parts(ctx, job));
     for (int64_t i = 0; i < options->source_count; i++) {
-        struct ebb_set_source *source = &job->sources[i];
-        EBB_TRY(open_source(ctx, options, &options->sources[i], source));
+        const struct ebb_set_source *source = &job->sources[i];
         int64_t group = preference && source->format->preference ? 2 : 1;
         if (i > 0 && group != job->group)
             return EBB_FAIL(ctx, EBB_BAD_CONFIG,
@@ -277,14 +301,17 @@ static enum ebb_status report(struct ebb_ctx *ctx, const struct ebb_set_job *job
                      ? ebb_mem_strdup(ctx, options->sources[0].path)
                      : ebb_mem_format(ctx, "%s and %" PRId64 " more", options->sources[0].path,
                                       options->source_count - 1);
+    int64_t units = set->count / set->group;
+    const char *unit = set->group == 2 ? "pair" : "sample";
     char passed[96] = "";
     if (what == NULL) return EBB_NO_MEMORY;
     if (set->passed > 0)
-        snprintf(passed, sizeof passed, "; %" PRId64 " records have nothing to train", set->passed);
+        snprintf(passed, sizeof passed, "; %" PRId64 " %s nothing to train", set->passed,
+                 set->passed == 1 ? "record has" : "records have");
     ebb_log(ctx, EBB_LOG_INFO, "data",
-            "%s: %" PRId64 " %s of format %s, %" PRId64 " tokens, %" PRId64
+            "%s: %" PRId64 " %s%s of format %s, %" PRId64 " tokens, %" PRId64
             " trained, longest %" PRId64 "%s",
-            what, set->count / set->group, set->group == 2 ? "pairs" : "samples", set->format,
+            what, units, unit, units == 1 ? "" : "s", set->format,
             set->tokens, set->labels, set->longest, passed);
     if (set->dropped > 0)
         ebb_log(ctx, EBB_LOG_WARNING, "data",
@@ -303,7 +330,8 @@ static enum ebb_status report(struct ebb_ctx *ctx, const struct ebb_set_job *job
 
 /* ---- loading ---- */
 
-/* From the cache, or built and put there. */
+/* From the cache, or built and put there, unless something was warned of: it would not be told
+ * again. */
 static enum ebb_status obtain(struct ebb_ctx *ctx, const struct ebb_set_job *job,
                               struct ebb_dataset **dataset)
 {
@@ -311,8 +339,10 @@ static enum ebb_status obtain(struct ebb_ctx *ctx, const struct ebb_set_job *job
     EBB_TRY(ebb_dataset_cache_open(ctx, job, &cache));
     enum ebb_status status = ebb_dataset_cache_read(ctx, &cache, dataset);
     if (status == EBB_OK && *dataset == NULL) {
+        int64_t warned = ebb_warn_count(ctx);
         status = ebb_dataset_build(ctx, job, dataset);
-        if (status == EBB_OK) ebb_dataset_cache_write(ctx, &cache, *dataset);
+        if (status == EBB_OK && ebb_warn_count(ctx) == warned)
+            ebb_dataset_cache_write(ctx, &cache, *dataset);
     }
     ebb_dataset_cache_close(ctx, &cache);
     return status;

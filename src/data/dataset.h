@@ -32,7 +32,12 @@
 extern "C" {
 #endif
 
-enum ebb_overlong { EBB_OVERLONG_ERROR, EBB_OVERLONG_DROP, EBB_OVERLONG_TRUNCATE };
+enum ebb_overlong {
+    EBB_OVERLONG_ERROR,
+    EBB_OVERLONG_DROP,
+    EBB_OVERLONG_TRUNCATE,
+    EBB_OVERLONG_KEEP /* for who only looks at a data set; no choice of a user's */
+};
 enum ebb_truncation_side { EBB_TRUNCATE_RIGHT, EBB_TRUNCATE_LEFT }; /* which end is cut off */
 
 /* "error"/"drop"/"truncate"; false for anything else. */
@@ -64,12 +69,16 @@ struct ebb_dataset_options {
     enum ebb_purpose purpose;
     const struct ebb_chat_template *chat; /* NULL: chats are refused, naming chat_template */
     const json_t *chat_kwargs;            /* chat_template_kwargs: an object, or NULL */
-    enum ebb_loss_part completion_only;   /* auto: where the format has a prompt */
-    enum ebb_loss_part assistant_only;    /* auto: in chats */
-    bool last_turn_only;                  /* of the assistant's turns only the last is trained */
-    int64_t max_length;                   /* 0: no bound */
-    /* Samples above max_length: stop, leave out, or cut. Cutting keeps max_length tokens; on the
-     * right it takes EOS away, on the left BOS and what the prompt begins with. */
+    /* What templates that ask for the time are told, seconds since 1970; 0: the clock. */
+    int64_t now;
+    /* What is trained. Of several sources true asks those whose format has such a part; that none
+     * has one is an error. */
+    enum ebb_loss_part completion_only; /* auto: where the format has a prompt */
+    enum ebb_loss_part assistant_only;  /* auto: in chats */
+    bool last_turn_only;                /* of the assistant's turns only the last is trained */
+    int64_t max_length;                 /* 0: no bound */
+    /* Samples above max_length: stop, leave out, cut, or nothing. Cutting keeps max_length tokens;
+     * on the right it takes EOS away, on the left BOS and what the prompt begins with. */
     enum ebb_overlong overlong;
     enum ebb_truncation_side truncation_side;
     /* Samples above max_length stay whole: packing will split them. Beside it `overlong` has no
@@ -80,6 +89,10 @@ struct ebb_dataset_options {
                                 more stops with the error of the first */
     uint64_t seed;           /* of weights */
     const char *cache_dir;   /* where tokenized sets are kept; NULL: nowhere */
+    /* Asked between blocks of records, by one thread at a time; once it says true, loading ends
+     * with EBB_INTERRUPTED. NULL: never. */
+    bool (*interrupted)(void *user);
+    void *interrupted_user;
 };
 
 /* A record that was left out. */

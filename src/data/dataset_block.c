@@ -132,6 +132,7 @@ static enum ebb_status nothing_to_train(struct ebb_ctx *ctx, const struct ebb_se
                                         const struct ebb_set_worker *worker, int64_t index,
                                         int64_t tokens, bool cut)
 {
+    if (cut) tokens = job->options->max_length;
     char *name = ebb_records_name(ctx, &job->sources[block->source].records, index);
     if (name == NULL) return EBB_NO_MEMORY;
     enum ebb_status status;
@@ -149,24 +150,79 @@ static enum ebb_status nothing_to_train(struct ebb_ctx *ctx, const struct ebb_se
                      name, tokens);
     else
         status = EBB_FAIL(ctx, EBB_BAD_FILE,
-                          "%s has nothing to train: its text is empty (%" PRId64 " tokens in all)",
-                          name, tokens);
+                          "%s has nothing to train: its text is empty (%" PRId64 " token%s in all)",
+                          name, tokens, tokens == 1 ? "" : "s");
     ebb_mem_free(ctx, name);
     return status;
 }
 
-/* Keeps max_length tokens of the sample that begins at `start`. */
-static void cut_sample(const struct ebb_dataset_options *options, int64_t start,
-                       struct ebb_set_block *block)
+/* Tokens that both sides of a pair begin with, less than either has; `start` is the first's. */
+static int64_t common_tokens(const struct ebb_set_block *block, int64_t start, int64_t first,
+                             int64_t second)
 {
-    int64_t kept = options->max_length, from = block->ids.count - kept;
-    if (options->truncation_side == EBB_TRUNCATE_LEFT) {
-        memmove(block->ids.data + start, block->ids.data + from,
-                (size_t)kept * sizeof *block->ids.data);
-        memmove(block->trained.data + start, block->trained.data + from, (size_t)kept);
+    const int32_t *a = block->ids.data + start, *b = a + first;
+    const char *marks_a = block->trained.data + start, *marks_b = marks_a + first;
+    int64_t same = 0, most = (first < second ? first : second) - 1;
+    while (same < most && a[same] == b[same] && marks_a[same] == marks_b[same]) same++;
+    return same;
+}
+
+/* Cuts the samples from `first_sample` on, whose tokens begin at `start` and go to the block's end,
+ * to max_length; returns how many it cut. On the left both sides of a pair lose the same of their
+ * prompt, as the longer one needs it: answers to two prompts are no pair. */
+static int64_t cut_samples(const struct ebb_dataset_options *options, int64_t start,
+                           int64_t first_sample, struct ebb_set_block *block)
+{
+    struct ebb_set_sample *samples = block->samples + first_sample;
+    int64_t count = block->sample_count - first_sample, limit = options->max_length;
+    bool left = options->truncation_side == EBB_TRUNCATE_LEFT;
+    int64_t shared = 0, from = start, to = start, cut = 0;
+    if (left && count == 2) {
+        int64_t first = samples[0].length, second = samples[1].length;
+        int64_t over = (first > second ? first : second) - limit;
+        int64_t common = common_tokens(block, start, first, second);
+        shared = over < common ? over : common;
     }
-    block->ids.count = start + kept;
-    block->trained.bytes = (size_t)(start + kept);
+    for (int64_t s = 0; s < count; s++) {
+        int64_t length = samples[s].length;
+        int64_t off = length - limit > shared ? length - limit : shared;
+        if (off < 0) off = 0;
+        int64_t kept = length - off, begin = from + (left ? off : 0);
+        memmove(block->ids.data + to, block->ids.data + begin,
+                (size_t)kept * sizeof *block->ids.data);
+        memmove(block->trained.data + to, block->trained.data + begin, (size_t)kept);
+        samples[s].length = kept;
+        from += length;
+        to += kept;
+        cut += off > 0;
+    }
+    block->ids.count = to;
+    block->trained.bytes = (size_t)to;
+    return cut;
+}
+
+/* There is nothing to prefer in a pair whose sides have come to be the same tokens. */
+static enum ebb_status check_pair(struct ebb_ctx *ctx, const struct ebb_set_job *job, int64_t index,
+                                  int64_t start, int64_t first_sample, bool cut,
+                                  const struct ebb_set_block *block)
+{
+    const struct ebb_set_sample *samples = block->samples + first_sample;
+    if (block->sample_count - first_sample != 2 || samples[0].length != samples[1].length)
+        return EBB_OK;
+    const int32_t *ids = block->ids.data + start;
+    size_t bytes = (size_t)samples[0].length * sizeof *ids;
+    if (memcmp(ids, ids + samples[0].length, bytes) != 0) return EBB_OK;
+    char *name = ebb_records_name(ctx, &job->sources[block->source].records, index);
+    if (name == NULL) return EBB_NO_MEMORY;
+    enum ebb_status status =
+        cut ? EBB_FAIL(ctx, EBB_BAD_FILE,
+                       "%s: 'chosen' and 'rejected' are the same once they are cut to max_length "
+                       "%" PRId64 " tokens\nraise max_length or set overlong: drop",
+                       name, job->options->max_length)
+            : EBB_FAIL(ctx, EBB_BAD_FILE,
+                       "%s: 'chosen' and 'rejected' become the same tokens", name);
+    ebb_mem_free(ctx, name);
+    return status;
 }
 
 static enum ebb_status add_sample(struct ebb_ctx *ctx, struct ebb_set_block *block,
@@ -194,8 +250,7 @@ static enum ebb_status check_labels(struct ebb_ctx *ctx, const struct ebb_set_jo
         int64_t length = block->samples[s].length, labels = 0;
         for (int64_t t = 1; t < length && labels == 0; t++) labels = block->trained.data[start + t];
         if (labels == 0)
-            return nothing_to_train(ctx, job, block, worker, index, length,
-                                    cut && length == job->options->max_length);
+            return nothing_to_train(ctx, job, block, worker, index, length, cut);
         start += length;
     }
     return EBB_OK;
@@ -210,15 +265,14 @@ static void count_overlong(struct ebb_set_overlong *facts, int64_t index, int64_
     if (tokens > facts->longest) facts->longest = tokens;
 }
 
-/* The samples of what was rendered, their lengths against max_length, their labels. */
-static enum ebb_status encode_record(struct ebb_ctx *ctx, const struct ebb_set_job *job,
-                                     int64_t index, struct ebb_set_worker *worker,
-                                     struct ebb_set_block *block)
+/* The samples of what was rendered; *longest gets the longest one's length. */
+static enum ebb_status encode_samples(struct ebb_ctx *ctx, const struct ebb_set_job *job,
+                                      int64_t index, struct ebb_set_worker *worker,
+                                      struct ebb_set_block *block, int64_t *longest)
 {
-    const struct ebb_dataset_options *options = job->options;
     const struct ebb_rendering *rendering = &worker->rendering;
-    int64_t limit = options->keep_overlong ? 0 : options->max_length;
-    int64_t begin = block->ids.count, first_sample = block->sample_count, longest = 0, cut = 0;
+    int64_t record = job->sources[block->source].records.first + index + 1;
+    *longest = 0;
     for (int64_t s = 0; s < rendering->samples; s++) {
         int64_t start = block->ids.count;
         if (rendering->tokenized)
@@ -226,27 +280,37 @@ static enum ebb_status encode_record(struct ebb_ctx *ctx, const struct ebb_set_j
         else
             EBB_TRY(encode_parts(ctx, job, worker, s == 0 ? 0 : rendering->part_ends[s - 1],
                                  rendering->part_ends[s], block));
-        if (block->ids.count - start > longest) longest = block->ids.count - start;
-        if (options->overlong == EBB_OVERLONG_TRUNCATE && limit > 0 &&
-            block->ids.count - start > limit) {
-            cut_sample(options, start, block);
-            cut++;
-        }
-        EBB_TRY(add_sample(
-            ctx, block,
-            (struct ebb_set_sample){.length = block->ids.count - start,
-                                    .record = job->sources[block->source].records.first + index + 1,
-                                    .desirable = rendering->desirable}));
+        struct ebb_set_sample sample = {block->ids.count - start, record, rendering->desirable};
+        EBB_TRY(add_sample(ctx, block, sample));
+        if (sample.length > *longest) *longest = sample.length;
     }
-    if (limit > 0 && longest > limit && cut == 0) {
-        count_overlong(&block->overlong, index, longest);
-        block->ids.count = begin;
-        block->trained.bytes = (size_t)begin;
-        block->sample_count = first_sample;
-        block->dropped++;
-        return EBB_OK;
+    return EBB_OK;
+}
+
+/* What was rendered as samples, their lengths against max_length, their labels. */
+static enum ebb_status encode_record(struct ebb_ctx *ctx, const struct ebb_set_job *job,
+                                     int64_t index, struct ebb_set_worker *worker,
+                                     struct ebb_set_block *block)
+{
+    const struct ebb_dataset_options *options = job->options;
+    const struct ebb_rendering *rendering = &worker->rendering;
+    bool kept = options->keep_overlong || options->overlong == EBB_OVERLONG_KEEP;
+    int64_t limit = kept ? 0 : options->max_length;
+    int64_t begin = block->ids.count, first_sample = block->sample_count, longest, cut = 0;
+    EBB_TRY(encode_samples(ctx, job, index, worker, block, &longest));
+    if (limit > 0 && longest > limit) {
+        if (options->overlong != EBB_OVERLONG_TRUNCATE) {
+            count_overlong(&block->overlong, index, longest);
+            block->ids.count = begin;
+            block->trained.bytes = (size_t)begin;
+            block->sample_count = first_sample;
+            block->dropped++;
+            return EBB_OK;
+        }
+        cut = cut_samples(options, begin, first_sample, block);
     }
     EBB_TRY(check_labels(ctx, job, index, worker, begin, first_sample, cut > 0, block));
+    EBB_TRY(check_pair(ctx, job, index, begin, first_sample, cut > 0, block));
     block->truncated += cut;
     block->passed += rendering->samples == 0;
     block->chat = block->chat || (rendering->whole && !rendering->tokenized);

@@ -37,6 +37,7 @@ struct crew {
     int64_t next;               /* the next block that nobody has taken */
     int64_t stop;               /* no block behind this one matters */
     int64_t head, head_refused; /* the blocks before `head` are done and refused so many records */
+    bool interrupted;
     struct ebb_progress *progress; /* NULL: nobody looks */
     double began, drawn;
     int64_t bytes_done, bytes_all, tokens;
@@ -72,13 +73,23 @@ static void finish_block(struct crew *crew, int64_t b)
     draw(crew, &blocks[b], false);
 }
 
+/* Is there a block to take? */
+static bool goes_on(struct crew *crew)
+{
+    const struct ebb_dataset_options *options = crew->job->options;
+    if (crew->next >= crew->blocks->count || crew->next > crew->stop) return false;
+    if (!crew->interrupted && options->interrupted != NULL)
+        crew->interrupted = options->interrupted(options->interrupted_user);
+    return !crew->interrupted;
+}
+
 /* One thread's work. */
 static void *work(void *user)
 {
     struct crew *crew = user;
     struct ebb_set_worker worker = {0};
     pthread_mutex_lock(&crew->lock);
-    while (crew->next < crew->blocks->count && crew->next <= crew->stop) {
+    while (goes_on(crew)) {
         int64_t b = crew->next++;
         /* Worked on outside the array, where the neighbour's counters share a cache line. */
         struct ebb_set_block block = crew->blocks->items[b];
@@ -129,7 +140,10 @@ static enum ebb_status run_blocks(struct ebb_ctx *ctx, const struct ebb_set_job 
     pthread_mutex_destroy(&crew.lock);
     draw(&crew, &blocks->items[blocks->count - 1], true);
     ebb_progress_free(progress);
-    return EBB_OK;
+    if (!crew.interrupted) return EBB_OK;
+    ebb_error_clear(ctx); /* unusable records' */
+    return EBB_FAIL(ctx, EBB_INTERRUPTED,
+                    "interrupted while data was tokenized: nothing was written");
 }
 
 /* ---- unusable records ---- */
@@ -360,15 +374,15 @@ static enum ebb_status fail_empty(struct ebb_ctx *ctx, const struct ebb_set_job 
     const char *path = job->sources[0].wanted->path;
     if (facts->dropped == facts->record_count)
         return EBB_FAIL(ctx, EBB_BAD_FILE,
-                        "%s: every one of its %" PRId64 " records is above max_length %" PRId64
+                        "%s: every one of its records (%" PRId64 ") is above max_length %" PRId64
                         " and was dropped",
                         path, facts->record_count, job->options->max_length);
     int64_t left = facts->record_count - facts->dropped - facts->refused - facts->passed;
     return EBB_FAIL(ctx, EBB_BAD_FILE,
-                    "%s: no sample is left of %" PRId64 " records: %" PRId64
-                    " have nothing to train, %" PRId64 " are above max_length, %" PRId64
-                    " are unusable%s",
-                    path, facts->record_count, facts->passed, facts->dropped, facts->refused,
+                    "%s: no sample is left of %" PRId64 " record%s: with nothing to train %" PRId64
+                    ", above max_length %" PRId64 ", unusable %" PRId64 "%s",
+                    path, facts->record_count, facts->record_count == 1 ? "" : "s", facts->passed,
+                    facts->dropped, facts->refused,
                     left > 0 ? ", and of the rest the weight takes none" : "");
 }
 

@@ -42,7 +42,7 @@ static enum ebb_status describe_program(struct ebb_ctx *ctx, struct ebb_str *out
     pcre2_config(PCRE2_CONFIG_VERSION, pcre2);
     pcre2_config(PCRE2_CONFIG_UNICODE_VERSION, unicode);
     return ebb_str_addf(ctx, out,
-                        "ebb data set 1\nebb %s\npcre2 %s unicode %s\nutf8proc %s unicode %s\n",
+                        "ebb data set 2\nebb %s\npcre2 %s unicode %s\nutf8proc %s unicode %s\n",
                         EBB_VERSION, pcre2, unicode, utf8proc_version(),
                         utf8proc_unicode_version());
 }
@@ -54,14 +54,14 @@ static enum ebb_status describe_source(struct ebb_ctx *ctx, const struct ebb_set
     const struct ebb_dataset_source *wanted = source->wanted;
     struct ebb_set_weight weight = ebb_set_weight(wanted);
     /* Messages about refused records are kept too, and have the paths. */
-    EBB_TRY(add_text(ctx, out, wanted->path));
+    bool with_paths = job->options->max_bad_records > 0;
     EBB_TRY(ebb_str_addf(ctx, out, "records %016" PRIx64 " from %" PRId64 " count %" PRId64 "\n",
                          source->records.hash, source->records.first, source->record_count));
     for (int64_t i = 0; i < source->records.file_count; i++) {
         const struct ebb_record_file *file = &source->records.files[i];
-        EBB_TRY(
-            ebb_str_addf(ctx, out, "file kind %d bytes %zu\n", (int)file->kind, file->text.bytes));
-        EBB_TRY(add_text(ctx, out, file->path));
+        EBB_TRY(ebb_str_addf(ctx, out, "file kind %d separator %d bytes %zu\n", (int)file->kind,
+                             (int)file->separator, file->text.bytes));
+        if (with_paths) EBB_TRY(add_text(ctx, out, file->path));
     }
     EBB_TRY(ebb_str_addf(ctx, out, "format %s\n", source->format->name));
     EBB_TRY(add_text(ctx, out, source->env.text_field));
@@ -80,7 +80,7 @@ static enum ebb_status describe_options(struct ebb_ctx *ctx, const struct ebb_se
         ebb_str_addf(ctx, out, "tokenizer %016" PRIx64 "\n", ebb_tokenizer_hash(job->tokenizer)));
     if (options->chat != NULL)
         EBB_TRY(ebb_str_addf(ctx, out, "chat template %016" PRIx64 "\n",
-                             ebb_chat_template_hash(options->chat)));
+                             ebb_chat_template_hash(options->chat, options->now)));
     /* Keys in the order they were given: a template may walk them. */
     if (options->chat_kwargs != NULL) EBB_TRY(ebb_json_text(ctx, options->chat_kwargs, 0, out));
     return ebb_str_addf(ctx, out,
@@ -339,7 +339,7 @@ enum ebb_status ebb_dataset_cache_read(struct ebb_ctx *ctx, const struct ebb_dat
         ebb_error_clear(ctx);
         return EBB_OK;
     }
-    if (why != NULL)
+    if (status == EBB_OK && why != NULL)
         ebb_warn_once(ctx, "dataset_cache damaged",
                       "the kept data set '%s' is not used: %s; it is made again", cache->path, why);
     if (*dataset != NULL) ebb_log(ctx, EBB_LOG_INFO, "data", "read from cache %s", cache->path);
@@ -413,7 +413,11 @@ void ebb_dataset_cache_write(struct ebb_ctx *ctx, const struct ebb_dataset_cache
     }
     ebb_str_free(ctx, &refusals);
     if (status == EBB_OK) {
-        ebb_log(ctx, EBB_LOG_DEBUG, "data", "kept in %s", cache->path);
+        char size[32];
+        int64_t bytes = (int64_t)sizeof head;
+        for (int i = 0; i < SECTIONS; i++) bytes += head.bytes[i];
+        ebb_log(ctx, EBB_LOG_INFO, "data", "kept in %s (%s)", cache->path,
+                ebb_text_bytes(bytes, size, sizeof size));
         return;
     }
     const char *text = ebb_error_text(ctx);

@@ -129,6 +129,13 @@ const char *ebb_json_kind(const json_t *value)
     }
 }
 
+static bool is_table(const struct ebb_format_record *record)
+{
+    const struct ebb_records *records = record->records;
+    int32_t file = records->spans[records->first + record->index].file;
+    return records->files[file].kind == EBB_RECORDS_TABLE;
+}
+
 /* What dataset_columns reads as this key, or NULL. */
 static const char *column_of(const struct ebb_format_record *record, const char *key)
 {
@@ -142,8 +149,11 @@ enum ebb_status ebb_record_bad_field(struct ebb_ctx *ctx, const struct ebb_forma
 {
     const json_t *value = json_object_get(record->json, key);
     if (value != NULL)
-        return ebb_record_bad(ctx, record, "'%s' is %s, %s is wanted", key, ebb_json_kind(value),
-                              wanted);
+        return ebb_record_bad(ctx, record, "'%s' is %s, %s is wanted%s", key, ebb_json_kind(value),
+                              wanted,
+                              is_table(record) ? "\nin CSV and TSV every value is a string; JSON "
+                                                 "lines can hold other values"
+                                               : "");
     const char *column = column_of(record, key);
     char *name = ebb_records_name(ctx, record->records, record->index);
     struct ebb_str keys = {0};
@@ -414,31 +424,132 @@ static const struct row *find_row(const char *name, const struct ebb_format_env 
     return NULL;
 }
 
-/* "text {text}, alpaca {instruction output}, ..." */
+/* In the order of docs/DATA.md. */
+static const char *const names[] = {"messages",    "sharegpt",          "preference",
+                                    "unpaired",    "prompt_completion", "alpaca",
+                                    "alpaca_chat", "tokenized",         "text"};
+enum { NAME_COUNT = sizeof names / sizeof names[0] };
+
+/* "messages {messages}, ..., text {text}" */
 static enum ebb_status list_offered(struct ebb_ctx *ctx, const struct ebb_format_env *env,
                                     struct ebb_str *out)
 {
-    for (int i = ROW_COUNT - 1; i >= 0; i--) {
-        const char *name = rows[i].format.name;
-        if (i + 1 < ROW_COUNT && strcmp(name, rows[i + 1].format.name) == 0) continue;
-        EBB_TRY(ebb_str_addf(ctx, out, "%s%s {%s}", out->bytes == 0 ? "" : ", ", name,
-                             rows[i].keys[0] == '\0' ? text_field(env) : rows[i].keys));
+    for (int i = 0; i < NAME_COUNT; i++) {
+        const struct row *row = rows;
+        while (strcmp(row->format.name, names[i]) != 0) row++;
+        EBB_TRY(ebb_str_addf(ctx, out, "%s%s {%s}%s", i == 0 ? "" : ", ", names[i],
+                             row->keys[0] == '\0' ? text_field(env) : row->keys,
+                             row->fits == fits_never ? " (by name only)" : ""));
     }
     return EBB_OK;
 }
 
-static enum ebb_status fail_unknown(struct ebb_ctx *ctx, const char *name,
-                                    const struct ebb_format_env *env,
+static enum ebb_status fail_name(struct ebb_ctx *ctx, const char *name,
+                                 const struct ebb_format_env *env)
+{
+    const char *near = ebb_text_nearest(name, names, NAME_COUNT);
+    struct ebb_str offered = {0};
+    enum ebb_status status = list_offered(ctx, env, &offered);
+    if (status == EBB_OK)
+        status =
+            EBB_FAIL(ctx, EBB_BAD_CONFIG, "dataset_format '%s' is unknown%s%s%s\noffered: auto, %s",
+                     name, near != NULL ? "; try '" : "", near != NULL ? near : "",
+                     near != NULL ? "'" : "", offered.data);
+    ebb_str_free(ctx, &offered);
+    return status;
+}
+
+/* A column that dataset_columns gives a name and the record has not. */
+static const struct ebb_yaml *find_missing(const struct ebb_format_record *record)
+{
+    const struct ebb_yaml *columns = record->records->options.columns;
+    for (size_t i = 0; columns != NULL && i < columns->count; i++) {
+        const struct ebb_yaml *column = &columns->items[i];
+        if (json_object_get(record->json, column->key) == NULL) return column;
+    }
+    return NULL;
+}
+
+/* The record's keys as the data has them, before dataset_columns. */
+static enum ebb_status list_columns(struct ebb_ctx *ctx, const struct ebb_format_record *record,
+                                    struct ebb_str *out)
+{
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)(uintptr_t)record->json, key, value)
+    {
+        const char *column = column_of(record, key);
+        EBB_TRY(ebb_str_addf(ctx, out, "%s'%s'", out->bytes == 0 ? "" : ", ",
+                             column != NULL ? column : key));
+    }
+    return out->bytes == 0 ? ebb_str_addf(ctx, out, "none") : EBB_OK;
+}
+
+static enum ebb_status fail_missing(struct ebb_ctx *ctx, const struct ebb_format_record *first,
+                                    const struct ebb_yaml *column)
+{
+    struct ebb_str keys = {0};
+    enum ebb_status status = list_columns(ctx, first, &keys);
+    if (status == EBB_OK)
+        status = ebb_record_bad(ctx, first,
+                                "dataset_columns: there is no '%s' to read as '%s' (it has: %s)",
+                                column->text, column->key, keys.data);
+    ebb_str_free(ctx, &keys);
+    return status;
+}
+
+/* What auto asks of the values of keys. */
+static const struct asked {
+    const char *key;
+    bool text, talk, flag;
+    const char *wanted;
+} asked[] = {
+    {"input_ids", false, true, false, "a list of token ids"},
+    {"chosen", true, true, false, "a text or a list of messages"},
+    {"rejected", true, true, false, "a text or a list of messages"},
+    {"prompt", true, true, false, "a text or a list of messages"},
+    {"completion", true, true, false, "a text or a list of messages"},
+    {"label", false, false, true, "a boolean"},
+    {"messages", false, true, false, "a list of messages"},
+    {"conversations", false, true, false, "a list of messages"},
+    {"instruction", true, false, false, "a text"},
+    {"output", true, false, false, "a text"},
+};
+
+/* Of the keys in "prompt completion" the first whose value is of another type; NULL where the
+ * record lacks one of them. */
+static const struct asked *find_wrong(const struct ebb_format_record *record, const char *keys)
+{
+    const struct asked *wrong = NULL;
+    for (size_t bytes; *keys != '\0'; keys += bytes, keys += *keys == ' ') {
+        const struct asked *ask = asked;
+        bytes = strcspn(keys, " ");
+        while (strlen(ask->key) != bytes || memcmp(ask->key, keys, bytes) != 0) ask++;
+        const json_t *value = json_object_get(record->json, ask->key);
+        if (value == NULL) return NULL;
+        bool right = (ask->text && json_is_string(value)) ||
+                     (ask->talk && is_talk(record, ask->key)) ||
+                     (ask->flag && json_is_boolean(value));
+        if (!right && wrong == NULL) wrong = ask;
+    }
+    return wrong;
+}
+
+/* No format fits: a column that is not there, a value of another type, or just other keys. */
+static enum ebb_status fail_unknown(struct ebb_ctx *ctx, const struct ebb_format_env *env,
                                     const struct ebb_format_record *first)
 {
+    const struct ebb_yaml *missing = find_missing(first);
+    if (missing != NULL) return fail_missing(ctx, first, missing);
+    for (int i = 0; i < ROW_COUNT; i++) {
+        const struct asked *wrong = find_wrong(first, rows[i].keys);
+        if (wrong != NULL) return ebb_record_bad_field(ctx, first, wrong->key, wrong->wanted);
+    }
     struct ebb_str offered = {0}, keys = {0};
     char *where = ebb_records_name(ctx, first->records, first->index);
     enum ebb_status status = where == NULL ? EBB_NO_MEMORY : list_offered(ctx, env, &offered);
     if (status == EBB_OK) status = ebb_json_keys(ctx, first->json, &keys);
-    if (status == EBB_OK && name != NULL)
-        status = EBB_FAIL(ctx, EBB_BAD_CONFIG, "dataset_format '%s' is unknown\noffered: auto, %s",
-                          name, offered.data);
-    else if (status == EBB_OK)
+    if (status == EBB_OK)
         status =
             EBB_FAIL(ctx, EBB_BAD_FILE,
                      "%s has the keys %s, which are of no known format\noffered: %s\n"
@@ -512,7 +623,8 @@ enum ebb_status ebb_format_find(struct ebb_ctx *ctx, const char *name,
 {
     if (name != NULL && (name[0] == '\0' || strcmp(name, "auto") == 0)) name = NULL;
     const struct row *row = find_row(name, env, first);
-    if (row == NULL) return fail_unknown(ctx, name, env, first);
+    if (row == NULL && name != NULL) return fail_name(ctx, name, env);
+    if (row == NULL) return fail_unknown(ctx, env, first);
     EBB_TRY(check_asked(ctx, &row->format, env, first));
     *format = &row->format;
     return EBB_OK;

@@ -93,6 +93,7 @@ struct ebb_format_env {
     const json_t *chat_kwargs;
     enum ebb_loss_part completion_only, assistant_only;
     bool last_turn_only;
+    int64_t now; /* what strftime_now sees in templates, as in jinja.h; 0: the clock */
 };
 
 /* A record as a format sees it. */

@@ -55,7 +55,8 @@ static enum ebb_status locate_once(struct ebb_ctx *ctx, const struct ebb_format_
 {
     struct ebb_chat_options options = {.tools = talk->tools,
                                        .kwargs = env->chat_kwargs,
-                                       .keep_nulls = keep_nulls};
+                                       .keep_nulls = keep_nulls,
+                                       .jinja = {.now = env->now}};
     located->ctx = ctx;
     located->text.bytes = 0;
     if (located->text_only)
@@ -225,6 +226,50 @@ static enum ebb_status locate(struct ebb_ctx *ctx, const struct ebb_format_env *
 
 /* ---- what a template leaves out ---- */
 
+/* What a model thought, in the keys that data has for it. */
+static struct ebb_span reasoning_of(const json_t *message)
+{
+    const json_t *text = json_object_get(message, "reasoning_content");
+    return trimmed(text != NULL ? text : json_object_get(message, "thinking"));
+}
+
+/* Templates may leave out the reasoning of earlier turns; one that shows none has no place for it.
+ */
+static void warn_of_reasoning(struct ebb_ctx *ctx, const struct ebb_talk *talk,
+                              const struct located *located)
+{
+    size_t first = 0;
+    for (size_t i = 0; i < json_array_size(talk->messages); i++) {
+        struct ebb_span reasoning = reasoning_of(json_array_get(talk->messages, i));
+        if (reasoning.bytes == 0) continue;
+        if (holds(located, 0, located->text.bytes, reasoning)) return;
+        if (first == 0) first = i + 1;
+    }
+    if (first > 0)
+        ebb_warn_once(ctx, "chat-reasoning",
+                      "%s: the chat template leaves out the reasoning of message %zu: it is not "
+                      "learned",
+                      talk->where, first);
+}
+
+/* Of the turns that are trained. */
+static void warn_of_empty(struct ebb_ctx *ctx, const struct ebb_talk *talk)
+{
+    for (size_t i = talk->has_prompt ? talk->prompt : 0; i < json_array_size(talk->messages); i++) {
+        const json_t *message = json_array_get(talk->messages, i);
+        const json_t *content = json_object_get(message, "content");
+        bool empty = json_is_string(content) && json_string_length(content) == 0;
+        bool calls = json_array_size(json_object_get(message, "tool_calls")) > 0 ||
+                     json_object_get(message, "function_call") != NULL;
+        if (is_assistant(talk->messages, i) && talk->may.data[i] != 0 && empty && !calls &&
+            reasoning_of(message).bytes == 0)
+            ebb_warn_once(ctx, "chat-empty",
+                          "%s: message %zu (assistant) is empty: all that is learned of it is to "
+                          "end the turn at once",
+                          talk->where, i + 1);
+    }
+}
+
 /* Nothing is said where a template drops a role that it doesn't know, or the tools. */
 static void warn_of_unshown(struct ebb_ctx *ctx, const struct ebb_talk *talk,
                             const struct located *located)
@@ -351,6 +396,8 @@ enum ebb_status ebb_talk_render(struct ebb_ctx *ctx, const struct ebb_format_env
     enum ebb_status status = locate(ctx, env, talk, &located);
     if (status == EBB_OK) {
         warn_of_unshown(ctx, talk, &located);
+        warn_of_reasoning(ctx, talk, &located);
+        warn_of_empty(ctx, talk);
         status = ebb_str_add(ctx, &out->text, located.text.data, located.text.bytes);
     }
     if (status == EBB_OK) status = mark(ctx, &marker, &located.spans, base, out);

@@ -165,6 +165,38 @@ static void read_conversation(const struct ebb_format_record *record, struct pro
     }
 }
 
+/* A turn of the user, {role, content} or {from, value}, that says this text. */
+static bool says(const json_t *turn, struct ebb_span text)
+{
+    const json_t *role = json_object_get(turn, "role"), *content = json_object_get(turn, "content");
+    if (role == NULL) role = json_object_get(turn, "from");
+    if (content == NULL) content = json_object_get(turn, "value");
+    /* Of a content in pieces the only one. */
+    if (json_is_array(content) && json_array_size(content) == 1)
+        content = json_object_get(json_array_get(content, 0), "text");
+    if (!json_is_string(role) || !json_is_string(content)) return false;
+    const char *name = json_string_value(role);
+    return (strcmp(name, "user") == 0 || strcmp(name, "human") == 0) &&
+           json_string_length(content) == text.bytes &&
+           memcmp(json_string_value(content), text.data, text.bytes) == 0;
+}
+
+/* A text beside messages that are the prompt says one of them once more, and so is not needed.
+ * Another text would be lost. */
+static enum ebb_status check_repeated(struct ebb_ctx *ctx, const struct ebb_format_record *record,
+                                      const struct prompt *prompt, struct ebb_span text)
+{
+    if (text.bytes == 0 || prompt->list == NULL) return EBB_OK;
+    for (size_t i = 0; i < prompt->count; i++)
+        if (says(json_array_get(prompt->list, i), text)) return EBB_OK;
+    return ebb_record_bad(ctx, record,
+                          "the text 'prompt' is none of the user's messages that %s with\n"
+                          "leave it out, or make it a list of messages",
+                          strcmp(prompt->key, "chosen") == 0
+                              ? "'chosen' and 'rejected' both begin"
+                              : "the conversation begins");
+}
+
 /* Where lists have a beginning in common, a prompt that is a text beside them says it once more. */
 static enum ebb_status find_prompt(struct ebb_ctx *ctx, const struct ebb_format_record *record,
                                    struct prompt *prompt)
@@ -173,10 +205,12 @@ static enum ebb_status find_prompt(struct ebb_ctx *ctx, const struct ebb_format_
     const json_t *rejected = json_object_get(record->json, "rejected");
     EBB_TRY(read_prompt(ctx, record, prompt));
     if (prompt->list != NULL) return EBB_OK;
+    struct ebb_span text = prompt->text;
     if (json_is_object(chosen)) read_conversation(record, prompt);
     size_t same = common_turns(chosen, rejected);
     if (prompt->list == NULL && same > 0) take_list(prompt, "chosen", chosen, same);
-    if (prompt->list != NULL || prompt->text.bytes > 0) return EBB_OK;
+    if (prompt->list != NULL) return check_repeated(ctx, record, prompt, text);
+    if (prompt->text.bytes > 0) return EBB_OK;
     return ebb_record_bad(ctx, record,
                           "has no 'prompt', and 'chosen' and 'rejected' have no beginning in "
                           "common\ndataset_columns: {prompt: ...} names the key that has it");

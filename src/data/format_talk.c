@@ -157,7 +157,7 @@ static enum ebb_status read_may(struct ebb_ctx *ctx, const struct ebb_talk *talk
 static enum ebb_status shows_parts(struct ebb_ctx *ctx, const struct ebb_format_env *env,
                                    bool *shows)
 {
-    struct ebb_chat_options options = {.kwargs = env->chat_kwargs};
+    struct ebb_chat_options options = {.kwargs = env->chat_kwargs, .jinja = {.now = env->now}};
     struct ebb_str out = {0};
     json_t *probe = json_pack("[{s:s,s:[{s:s,s:s}]}]", "role", "user", "content", "type", "text",
                               "text", "QxpartZ");

@@ -11,8 +11,10 @@
  * name is looked through: "a.csv.gz" is CSV.
  *
  * A path is such a file, or a directory of them. In a directory a file belongs to the split whose
- * name its own begins with ("train-00000.jsonl"), also in data/; files that carry no split's name
- * are all "train". A single file is "train" or what it is named.
+ * name its own begins with ("train-00000.jsonl"), also in data/. Where no file is named "train",
+ * those that carry no split's name are all "train"; beside one that is, they are not used, which is
+ * said. A file of the split in a format that is not read stops the run. A single file is "train"
+ * or what it is named.
  *
  * Files stay mapped (compressed ones: unpacked in memory) while the list lives; a record is a span
  * of text until it is parsed, so a large array of objects never becomes a tree. Once the list is
@@ -52,9 +54,9 @@ struct ebb_records_options {
     const char *path;
     const char *split; /* NULL: "train". "test", "train[:90%]", "train[100:200]" */
     /* {prompt: question}: a record's key "question" is read as "prompt", and a "prompt" of its own
-     * beside it is not read. {role: speaker} and other keys of messages hold inside messages; in a
-     * record that has none they hold for the record itself. A key that a record lacks is left to
-     * the format, whose message then names both. */
+     * is not read, with or without a "question". {role: speaker} and other keys of messages hold
+     * inside messages; in a record that has none they hold for the record itself. A key that a
+     * record lacks is left to the format, whose message then names both. */
     const struct ebb_yaml *columns;
     /* {user: human, assistant: [bot, gpt]}: a message's role "human" is read as "user". */
     const struct ebb_yaml *roles;

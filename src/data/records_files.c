@@ -203,6 +203,8 @@ struct look {
     bool unnamed;        /* files that carry no split's name are wanted */
     struct ebb_str seen; /* names of data files, for messages */
     int64_t seen_count;
+    int64_t unnamed_count; /* data files that carry no split's name, and one of them */
+    char unnamed_name[128];
     char *refused_path;            /* owned: the first of a format that is not read; NULL: none */
     const struct refused *refused; /* its format */
 };
@@ -231,8 +233,9 @@ static enum ebb_status note_seen(struct ebb_ctx *ctx, struct look *look, const c
 static enum ebb_status note_refused(struct ebb_ctx *ctx, struct look *look, const char *dir,
                                     const char *name)
 {
-    if (look->refused == NULL) look->refused = refused_by_name(name);
-    if (look->refused == NULL || look->refused_path != NULL) return EBB_OK;
+    if (look->refused != NULL || is_side_file(name)) return EBB_OK;
+    look->refused = refused_by_name(name);
+    if (look->refused == NULL) return EBB_OK;
     look->refused_path = ebb_path_join(ctx, dir, name);
     return look->refused_path == NULL ? EBB_NO_MEMORY : EBB_OK;
 }
@@ -243,6 +246,8 @@ static enum ebb_status look_at(struct ebb_ctx *ctx, struct look *look, const cha
     bool wanted = look->unnamed ? !names_a_split(name) : begins_with(name, look->split);
     if (!is_data_file(name)) return wanted ? note_refused(ctx, look, dir, name) : EBB_OK;
     if (wanted) EBB_TRY(add_file(ctx, look->records, dir, name));
+    if (!wanted && !names_a_split(name) && look->unnamed_count++ == 0)
+        snprintf(look->unnamed_name, sizeof look->unnamed_name, "%s", name);
     return look->unnamed ? EBB_OK : note_seen(ctx, look, name);
 }
 
@@ -257,6 +262,26 @@ static enum ebb_status look_into(struct ebb_ctx *ctx, struct look *look, const c
         status = look_at(ctx, look, dir, names[i]);
     ebb_dir_list_free(ctx, names, count);
     return status;
+}
+
+/* A part of a split that is left out in silence would never be missed. */
+static enum ebb_status refuse_part(struct ebb_ctx *ctx, const struct look *look)
+{
+    return EBB_FAIL(ctx, EBB_UNSUPPORTED,
+                    "%s: %s is not read, and the files beside it would be only a part of the split "
+                    "'%s'\nwrite it as JSON lines, or move it out of the directory",
+                    look->refused_path, look->refused->name, look->split);
+}
+
+static void tell_unused(struct ebb_ctx *ctx, const struct look *look, const char *dir)
+{
+    if (look->unnamed || look->unnamed_count == 0 || strcmp(look->split, "train") != 0) return;
+    bool one = look->unnamed_count == 1;
+    ebb_log(ctx, EBB_LOG_INFO, "data",
+            "%s: %lld file%s without a split's name %s not used (%s%s), as others are named "
+            "'train'",
+            dir, (long long)look->unnamed_count, one ? "" : "s", one ? "is" : "are",
+            look->unnamed_name, one ? "" : ", ...");
 }
 
 static enum ebb_status none_found(struct ebb_ctx *ctx, const struct look *look, const char *dir)
@@ -298,13 +323,16 @@ static enum ebb_status find_in_dir(struct ebb_ctx *ctx, struct ebb_records *reco
     if (inner == NULL) return EBB_NO_MEMORY;
     enum ebb_status status = look_into(ctx, &look, dir);
     if (status == EBB_OK) status = look_into(ctx, &look, inner);
-    look.unnamed = true;
-    if (status == EBB_OK && records->file_count == 0 && strcmp(split, "train") == 0) {
+    bool named = records->file_count > 0 || look.refused != NULL;
+    if (status == EBB_OK && !named && strcmp(split, "train") == 0) {
+        look.unnamed = true;
         status = look_into(ctx, &look, dir);
         if (status == EBB_OK) status = look_into(ctx, &look, inner);
     }
     if (status == EBB_OK && records->file_count == 0) status = none_found(ctx, &look, dir);
+    if (status == EBB_OK && look.refused != NULL) status = refuse_part(ctx, &look);
     if (status == EBB_OK) status = refuse_twins(ctx, records);
+    if (status == EBB_OK) tell_unused(ctx, &look, dir);
     ebb_mem_free(ctx, inner);
     ebb_mem_free(ctx, look.refused_path);
     ebb_str_free(ctx, &look.seen);

@@ -92,27 +92,27 @@ static bool holds(const struct ebb_yaml *entry, enum level level)
 }
 
 /* What an object's key is read as: another name, itself, or NULL where another key has been given
- * its name. */
-static const char *read_as(const struct ebb_yaml *columns, enum level level, const json_t *object,
-                           const char *key)
+ * its name, even if the object lacks that one: what stands under the name is something else. */
+static const char *read_as(const struct ebb_yaml *columns, enum level level, const char *key)
 {
     const char *name = key;
     for (size_t i = 0; i < columns->count; i++) {
         const struct ebb_yaml *entry = &columns->items[i];
         if (!holds(entry, level)) continue;
         if (strcmp(entry->text, key) == 0) return entry->key;
-        if (strcmp(entry->key, key) == 0 && json_object_get(object, entry->text) != NULL)
-            name = NULL;
+        if (strcmp(entry->key, key) == 0) name = NULL;
     }
     return name;
 }
 
 static bool has_any(const struct ebb_yaml *columns, enum level level, const json_t *object)
 {
-    for (size_t i = 0; i < columns->count; i++)
-        if (holds(&columns->items[i], level) &&
-            json_object_get(object, columns->items[i].text) != NULL)
+    for (size_t i = 0; i < columns->count; i++) {
+        const struct ebb_yaml *entry = &columns->items[i];
+        if (holds(entry, level) && (json_object_get(object, entry->text) != NULL ||
+                                    json_object_get(object, entry->key) != NULL))
             return true;
+    }
     return false;
 }
 
@@ -129,7 +129,7 @@ static enum ebb_status rename_keys(struct ebb_ctx *ctx, const struct ebb_yaml *c
     if (!failed) {
         json_object_foreach(object, key, value)
         {
-            const char *name = read_as(columns, level, object, key);
+            const char *name = read_as(columns, level, key);
             if (name != NULL && json_object_set(fresh, name, value) != 0) failed = true;
         }
     }

@@ -56,7 +56,9 @@ static enum ebb_status add_messages(struct reader *r, const char *where, json_t 
     struct ebb_ids ids = {0};
     int32_t end = -1;
     EBB_TRY(need_template(r, where));
-    struct ebb_chat_options options = {.add_generation_prompt = true, .kwargs = setup->chat_kwargs};
+    struct ebb_chat_options options = {.add_generation_prompt = true,
+                                       .kwargs = setup->chat_kwargs,
+                                       .jinja = {.now = setup->now}};
     size_t count = json_array_size(messages);
     if (count > 0 && is_assistant(json_array_get(messages, count - 1)))
         json_array_remove(messages, count - 1);
@@ -144,6 +146,7 @@ static enum ebb_status add_file(struct reader *r, const char *path)
     enum ebb_status status = EBB_OK;
     EBB_TRY(ebb_map_open(r->setup->ctx, path, &map));
     const char *at = (const char *)map.data, *end = at + map.bytes;
+    if (map.bytes >= 3 && memcmp(at, "\xef\xbb\xbf", 3) == 0) at += 3; /* byte order mark */
     for (int line = 1; status == EBB_OK && at < end; line++) {
         const char *stop = (const char *)memchr(at, '\n', (size_t)(end - at));
         size_t bytes = (size_t)((stop ? stop : end) - at);

@@ -362,10 +362,19 @@ static bool round_stochastically(const struct ebb_setup *setup, struct trial *tr
     return true;
 }
 
-static const change_fn change_table[] = {drop_rules, allow_offloading,    allow_checkpointing,
-                                         allow_both, halve_batch,         halve_length,
-                                         use_lora,   halve_rank,          use_bfloat16,
-                                         use_sgd,    round_stochastically};
+static bool drop_prompts(const struct ebb_setup *setup, struct trial *trial)
+{
+    if (setup->samples.count == 0) return false;
+    trial->request.decode = false;
+    trial->request.capacity.cache_tokens = 0;
+    snprintf(trial->text, sizeof trial->text, "leave 'eval_prompts' out");
+    return true;
+}
+
+static const change_fn change_table[] = {drop_rules, allow_offloading,     allow_checkpointing,
+                                         allow_both, halve_batch,          halve_length,
+                                         use_lora,   halve_rank,           use_bfloat16,
+                                         use_sgd,    round_stochastically, drop_prompts};
 static_assert(sizeof change_table / sizeof change_table[0] <= EBB_FIT_CHANGES,
               "room for every change");
 

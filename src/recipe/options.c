@@ -220,6 +220,8 @@ enum ebb_status ebb_option_values(struct ebb_ctx *ctx, const struct ebb_option *
         }
         return EBB_OK;
     }
+    if (option->type == EBB_OPTION_YAML && option->unit)
+        return ebb_str_addf(ctx, out, "%s", option->unit);
     EBB_TRY(ebb_str_addf(ctx, out, "%s", texts[option->type]));
     if (option->type == EBB_OPTION_INT || option->type == EBB_OPTION_FLOAT)
         EBB_TRY(add_bounds(ctx, option, out));
@@ -367,7 +369,7 @@ static enum ebb_status set_tree(struct ebb_options *options, const struct ebb_op
     EBB_TRY(ebb_yaml_parse(options->ctx, name, origin->text, strlen(origin->text), &tree));
     if (tree->kind != EBB_YAML_MAP && tree->kind != EBB_YAML_LIST) {
         ebb_yaml_free(options->ctx, tree);
-        return fail_value(options, option, origin, "neither");
+        return fail_value(options, option, origin, "one plain value");
     }
     ebb_yaml_free(options->ctx, *field);
     *field = tree;

@@ -73,7 +73,7 @@ struct ebb_option {
     double low, high;    /* INT, FLOAT: bounds, both included; SIZE: low in bytes */
     const char *choices; /* CHOICE: "linear|cosine"; a choice's other spellings follow it:
                             "float32=fp32|bfloat16=bf16" */
-    const char *unit;    /* of the number; may be NULL */
+    const char *unit;    /* of the number; of YAML what is wanted ("mapping of names"); or NULL */
     const char *aliases; /* other spellings, separated by blanks; may be NULL */
     const char *help;    /* full sentences: what it does, when to change it */
     size_t offset;       /* in struct ebb_config */

@@ -57,7 +57,8 @@ static const struct ebb_option table[] = {
     {KEY(tokenizer), .group = EBB_GROUP_MODEL, .type = EBB_OPTION_STRING, .commands = INIT,
      .aliases = "tokenizer_name_or_path",
      .help = "A directory whose tokenizer files are copied, or bytes: a tokenizer with one token "
-             "a byte, which needs no download. Without it none is written."},
+             "a byte, which needs no download. A built-in shape takes a directory's vocabulary "
+             "size. Without it none is written."},
 
     /* ---- tokenize ---------------------------------------------------------------------------- */
     {KEY(decode), .group = EBB_GROUP_DATA, .type = EBB_OPTION_BOOL, .commands = TOKENIZE,
@@ -79,6 +80,7 @@ static const struct ebb_option table[] = {
              "them. 'ebb plan' works without: it then takes max_length and the batch size as they "
              "are. docs/DATA.md says what files and records may look like."},
     {KEY(datasets), .group = EBB_GROUP_DATA, .type = EBB_OPTION_YAML, .commands = READ,
+     .unit = "list of paths or mappings",
      .help = "Several data sets as one, instead of dataset_name: a list of paths, or of mappings "
              "with path and, where wanted, split, format, text_field, columns, roles and weight. "
              "What an item does not say is as dataset_train_split, dataset_format, "
@@ -115,11 +117,13 @@ static const struct ebb_option table[] = {
      .text = "text", .aliases = "text_field text_column dataset.column",
      .help = "The key that holds the text in records of format text."},
     {KEY(dataset_columns), .group = EBB_GROUP_DATA, .type = EBB_OPTION_YAML, .commands = READ,
+     .unit = "mapping of names",
      .aliases = "dataset.column_map",
      .help = "Other names of a format's keys: with {prompt: question, completion: answer} a "
              "record's key question is read as prompt and answer as completion. Works inside "
              "messages too: {role: speaker, content: text}."},
     {KEY(dataset_roles), .group = EBB_GROUP_DATA, .type = EBB_OPTION_YAML, .commands = READ,
+     .unit = "mapping of names",
      .help = "Other names of the roles in messages: {user: customer, assistant: [agent, bot]}."},
     {KEY(dataset_max_samples), .group = EBB_GROUP_DATA, .type = EBB_OPTION_INT, .commands = READ,
      .text = "0", .low = 0, .high = 1e12, .unit = "records",
@@ -130,7 +134,9 @@ static const struct ebb_option table[] = {
      .text = "0", .low = 0, .high = 1e12, .unit = "records",
      .help = "So many records that cannot be used (broken JSON, a key missing, a chat that the "
              "template refuses) are left out with a warning before one more stops the run. 'ebb "
-             "data' shows why each was refused. 0: the first one stops the run."},
+             "data' shows why each was refused. What cannot be read past (a broken array in a JSON "
+             "file, an open quote in CSV) stops the run in any case. 0: the first one stops the "
+             "run."},
     {KEY(dataset_cache), .group = EBB_GROUP_DATA, .type = EBB_OPTION_STRING, .commands = READ,
      .text = "auto", .aliases = "dataset_prepared_path",
      .help = "Where tokenized data sets are kept, so that the next run with the same files and "
@@ -155,13 +161,13 @@ static const struct ebb_option table[] = {
      .aliases = "truncation_type tokenizer.truncation_type",
      .help = "Which end overlong: truncate cuts off. right keeps a sample's beginning and loses "
              "its end with EOS, left keeps its end."},
-    {KEY(packing), .group = EBB_GROUP_DATA, .type = EBB_OPTION_BOOL, .commands = TRAIN | DATA,
+    {KEY(packing), .group = EBB_GROUP_DATA, .type = EBB_OPTION_BOOL, .commands = READ,
      .text = "false", .aliases = "sample_packing pack dataset.packed",
      .help = "Puts several samples into one row of max_length tokens. They never see each other: "
              "attention and labels stop at each boundary, and positions begin again. Worth it "
              "where samples are much shorter than the row."},
     {KEY(packing_strategy), .group = EBB_GROUP_DATA, .type = EBB_OPTION_CHOICE,
-     .commands = TRAIN | DATA, .text = "bfd", .choices = "bfd|bfd_split|wrapped",
+     .commands = READ, .text = "bfd", .choices = "bfd|bfd_split|wrapped",
      .help = "How packing fills rows. bfd: whole samples, from the longest down, each into the "
              "fullest row that has room. bfd_split: samples above max_length are split into rows "
              "of their own and a rest first, so that no token is lost. wrapped: samples end to "
@@ -178,16 +184,17 @@ static const struct ebb_option table[] = {
              "another. The longest sample comes first, so that what does not fit shows at once."},
     {KEY(completion_only_loss), .group = EBB_GROUP_DATA, .type = EBB_OPTION_AUTO_BOOL,
      .commands = READ, .text = "auto",
-     .help =
-         "Whether only completions are trained, not prompts. auto: where the format has prompts."},
+     .help = "Whether only completions are trained, not prompts. auto: where the format has "
+             "prompts. true asks for them; of several data sets, for one that has them."},
     {KEY(assistant_only_loss), .group = EBB_GROUP_DATA, .type = EBB_OPTION_AUTO_BOOL,
      .commands = READ, .text = "auto",
      .help = "Whether of a chat only what the assistant says is trained, with the token that ends "
              "its turn. auto: yes. false trains the whole conversation. A message's train: false "
-             "takes that one out."},
+             "takes that one out. true asks for chats; of several data sets, for one of chats."},
     {KEY(last_turn_only_loss), .group = EBB_GROUP_DATA, .type = EBB_OPTION_BOOL, .commands = READ,
      .text = "false", .aliases = "mask_history",
-     .help = "Of the assistant's turns only the last one is trained."},
+     .help = "Of the assistant's turns only the last one is trained. Asks for chats; of several "
+             "data sets, for one of chats."},
     {KEY(chat_template), .group = EBB_GROUP_DATA, .type = EBB_OPTION_STRING,
      .commands = READ | CHAT,
      .text = "auto", .aliases = "chat_template_path",
@@ -197,7 +204,7 @@ static const struct ebb_option table[] = {
              "./llama3 is a directory of that name. A run writes the template that was named "
              "here beside its result as chat_template.jinja."},
     {KEY(chat_template_kwargs), .group = EBB_GROUP_DATA, .type = EBB_OPTION_YAML,
-     .commands = READ | CHAT,
+     .commands = READ | CHAT, .unit = "mapping of variables",
      .help = "Variables for the chat template, such as {enable_thinking: false}. true, false, null "
              "and numbers are what they look like; quoted they are text."},
 
@@ -258,15 +265,17 @@ static const struct ebb_option table[] = {
      .help = "Ends the run after so many optimizer steps instead of after num_train_epochs. 0 or "
              "-1: by epochs."},
     {KEY(seed), .group = EBB_GROUP_TRAINING, .type = EBB_OPTION_INT,
-     .commands = SFT | GENERATE | CHAT | INIT | DATA, .text = "42", .low = 0,
+     .commands = TRAIN | GENERATE | CHAT | INIT | DATA, .text = "42", .low = 0,
      .high = 9007199254740991.0,
      .aliases = "random_seed data_seed",
-     .help = "Decides the order of the data, starts of adapters and weights, dropout and "
-             "sampling. The same seed gives the same run, bit for bit, on the same machine."},
+     .help = "Decides the order of the data and what a weight draws of it, starts of adapters and "
+             "weights, dropout and sampling. The same seed gives the same run, bit for bit, on "
+             "the same machine."},
     {KEY(logging_steps), .group = EBB_GROUP_TRAINING, .type = EBB_OPTION_INT, .commands = SFT,
      .text = "1", .low = 1, .high = 1e9, .unit = "optimizer steps", .aliases = "log_every_n_steps",
-     .help =
-         "How often a line with the loss is printed. metrics.jsonl has every step in any case."},
+     .help = "How often a line with the loss is printed, which is the mean over the trained tokens "
+             "of these steps; the first step has a line too, and the line at the end of a run has "
+             "the last mean. metrics.jsonl has every step in any case."},
 
     /* ---- optimizer --------------------------------------------------------------------------- */
     {KEY(learning_rate), .group = EBB_GROUP_OPTIMIZER, .type = EBB_OPTION_FLOAT, .commands = SFT,

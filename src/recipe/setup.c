@@ -202,6 +202,18 @@ static enum ebb_loss_part loss_part(int key)
                              : EBB_LOSS_PART_FALSE;
 }
 
+static bool signal_waits(const struct ebb_recipe_env *env)
+{
+    struct pollfd wait = {.fd = env->stop_fd, .events = POLLIN};
+    return env->stop_fd >= 0 && poll(&wait, 1, 0) > 0;
+}
+
+static bool is_interrupted(void *user)
+{
+    const struct ebb_setup *setup = user;
+    return signal_waits(setup->env);
+}
+
 static enum ebb_status load_set(struct ebb_setup *setup, const struct ebb_sources *sources,
                                 struct ebb_dataset **dataset)
 {
@@ -213,6 +225,7 @@ static enum ebb_status load_set(struct ebb_setup *setup, const struct ebb_source
                                           .purpose = setup->purpose,
                                           .chat = setup->chat,
                                           .chat_kwargs = setup->chat_kwargs,
+                                          .now = setup->now,
                                           .completion_only =
                                               loss_part(config->completion_only_loss),
                                           .assistant_only = loss_part(config->assistant_only_loss),
@@ -225,7 +238,9 @@ static enum ebb_status load_set(struct ebb_setup *setup, const struct ebb_source
                                           .max_samples = config->dataset_max_samples,
                                           .max_bad_records = config->max_bad_records,
                                           .seed = (uint64_t)config->seed,
-                                          .cache_dir = cache};
+                                          .cache_dir = cache,
+                                          .interrupted = is_interrupted,
+                                          .interrupted_user = setup};
     enum ebb_status status = ebb_dataset_load(setup->ctx, setup->tokenizer, &options, dataset);
     ebb_mem_free(setup->ctx, cache);
     return status;
@@ -235,16 +250,26 @@ static enum ebb_status load_set(struct ebb_setup *setup, const struct ebb_source
 enum ebb_status ebb_setup_chat(struct ebb_setup *setup)
 {
     enum ebb_status status = EBB_OK;
-    if (setup->chat) return EBB_OK;
+    if (setup->chat_known) return EBB_OK;
     bool beside =
         setup->adapter_dir && holds(setup->ctx, setup->adapter_dir, "chat_template.jinja", &status);
     EBB_TRY(status);
-    setup->save_chat = beside || ebb_chat_is_other(setup->config);
+    setup->other_chat = beside || ebb_chat_is_other(setup->config);
     if (setup->chat_kwargs == NULL)
         EBB_TRY(ebb_chat_kwargs(setup->ctx, setup->config, &setup->chat_kwargs));
-    return ebb_chat_load(setup->ctx, setup->options, setup->config, setup->env->chat_builtin,
-                         beside ? setup->adapter_dir : setup->model_dir, setup->tokenizer,
-                         &setup->chat);
+    EBB_TRY(ebb_chat_load(setup->ctx, setup->options, setup->config, setup->env->chat_builtin,
+                          beside ? setup->adapter_dir : setup->model_dir, setup->tokenizer,
+                          &setup->chat));
+    setup->chat_known = true;
+    return EBB_OK;
+}
+
+enum ebb_status ebb_setup_saved_chat(struct ebb_setup *setup)
+{
+    bool kwargs = json_object_size(setup->chat_kwargs) > 0;
+    if (setup->saved_chat || setup->chat == NULL || !(kwargs || setup->other_chat)) return EBB_OK;
+    return ebb_chat_template_with_defaults(setup->ctx, setup->chat, setup->chat_kwargs,
+                                           &setup->saved_chat);
 }
 
 /* The keys of chat templates have an effect where one of the sets is chats. */
@@ -408,10 +433,9 @@ enum ebb_status ebb_setup_eval_data(struct ebb_setup *setup)
                         "help:  ebb help dataset_name");
     setup->eval_batch =
         config->per_device_eval_batch_size == EBB_AUTO_INT ? 1 : config->per_device_eval_batch_size;
-    /* Without a part of its own to measure: what training would take. */
-    enum ebb_share share = ebb_sources_has_eval(config) ? EBB_SHARE_EVAL : EBB_SHARE_TRAIN;
     EBB_TRY(ebb_setup_chat(setup));
-    EBB_TRY(ebb_sources_create(setup->ctx, setup->options, config, share, &setup->eval_sources));
+    EBB_TRY(ebb_sources_create(setup->ctx, setup->options, config, EBB_SHARE_EVAL,
+                               &setup->eval_sources));
     EBB_TRY(load_set(setup, &setup->eval_sources, &setup->eval_set));
     EBB_TRY(check_prompts(setup));
     EBB_TRY(check_chat_keys(setup));
@@ -527,6 +551,7 @@ void ebb_setup_free(struct ebb_setup *setup)
     ebb_sources_free(ctx, &setup->eval_sources);
     ebb_samples_free(ctx, &setup->samples);
     ebb_chat_template_free(ctx, setup->chat);
+    ebb_chat_template_free(ctx, setup->saved_chat);
     json_decref(setup->chat_kwargs);
     ebb_tokenizer_free(ctx, setup->tokenizer);
     ebb_adapter_config_clear(ctx, &setup->adapter);
@@ -540,7 +565,6 @@ void ebb_setup_free(struct ebb_setup *setup)
 
 enum ebb_status ebb_setup_poll(struct ebb_ctx *ctx, const struct ebb_recipe_env *env)
 {
-    struct pollfd wait = {.fd = env->stop_fd, .events = POLLIN};
-    if (env->stop_fd < 0 || poll(&wait, 1, 0) <= 0) return EBB_OK;
+    if (!signal_waits(env)) return EBB_OK;
     return EBB_FAIL(ctx, EBB_INTERRUPTED, "interrupted before the first step: nothing was written");
 }

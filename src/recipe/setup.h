@@ -12,6 +12,7 @@
 #include "recipe/sources.h"
 #include "train/engine.h"
 #include "train/samples.h"
+#include "train/trainer.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -39,8 +40,14 @@ struct ebb_setup {
     struct ebb_weight_list weights;
     struct ebb_tokenizer *tokenizer; /* NULL where no text is needed */
     struct ebb_chat_template *chat;  /* NULL: none, or nobody asked for it */
-    bool save_chat;                  /* it is not the one in model_dir */
+    bool chat_known;                 /* somebody asked for it */
+    bool other_chat;                 /* it is not the one in model_dir */
     json_t *chat_kwargs;             /* NULL: none */
+    int64_t now;                     /* what chat templates take for the time; 0: the clock */
+    char data_time[EBB_DATA_TIME];   /* of a training run: `now` by its clock; else "" */
+    /* What is written beside a result: the template with chat_kwargs as its defaults. NULL: that of
+     * model_dir serves. */
+    struct ebb_chat_template *saved_chat;
     struct ebb_sources train_sources, eval_sources;
     struct ebb_dataset *train_set, *eval_set;
     struct ebb_loader *train, *eval;   /* NULL: none */
@@ -65,6 +72,8 @@ enum ebb_status ebb_setup_tokenizer(struct ebb_setup *setup);
  * the model directory's; NULL where there is none. And setup->chat_kwargs. The setup has its
  * tokenizer. A second call does nothing. */
 enum ebb_status ebb_setup_chat(struct ebb_setup *setup);
+/* setup->saved_chat. */
+enum ebb_status ebb_setup_saved_chat(struct ebb_setup *setup);
 /* The configuration names data: dataset_name or datasets. */
 bool ebb_setup_has_data(const struct ebb_config *config);
 /* Chat template, data sets, max_length, loaders and the capacity that they need. Without data (ebb

@@ -8,6 +8,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -178,11 +179,40 @@ static enum ebb_status clear_output(const struct ebb_setup *setup)
 
 /* ---- plan ------------------------------------------------------------------------------------ */
 
+/* Chat templates may ask for the date. A run has one time, that of its first session, and goes on
+ * with it: on another day its data would be other data. It is kept as the clock on the wall showed
+ * it, so that another time zone shows the same day. */
+static enum ebb_status settle_time(struct ebb_setup *setup, const char *resume)
+{
+    static const char format[] = "%Y-%m-%dT%H:%M:%S";
+    char *text = setup->data_time;
+    struct tm parts;
+    time_t now = time(NULL);
+    memset(&parts, 0, sizeof parts);
+    if (resume) EBB_TRY(ebb_checkpoint_data_time(setup->ctx, resume, text));
+    if (text[0]) {
+        const char *end = strptime(text, format, &parts);
+        parts.tm_isdst = -1; /* to be found out */
+        now = mktime(&parts);
+        if (end == NULL || *end || now == (time_t)-1)
+            return EBB_FAIL(setup->ctx, EBB_BAD_FILE,
+                            "%s/trainer_state.json: 'data_time' is no time: '%s'\n"
+                            "try:   another checkpoint; this one was changed after it was written",
+                            resume, text);
+    } else if (localtime_r(&now, &parts) == NULL ||
+               strftime(text, EBB_DATA_TIME, format, &parts) == 0) {
+        return EBB_FAIL(setup->ctx, EBB_FAILED, "the clock shows no time that can be written down");
+    }
+    setup->now = now;
+    return EBB_OK;
+}
+
 static enum ebb_status set_up(struct ebb_ctx *ctx, struct ebb_options *options,
                               const struct ebb_config *config, const struct ebb_recipe_env *env,
-                              struct ebb_setup *setup)
+                              const char *resume, struct ebb_setup *setup)
 {
     EBB_TRY(ebb_setup_model(ctx, options, config, env, setup));
+    EBB_TRY(settle_time(setup, resume));
     if (ebb_setup_has_data(config) || config->eval_prompts) EBB_TRY(ebb_setup_tokenizer(setup));
     EBB_TRY(ebb_setup_poll(ctx, env));
     EBB_TRY(ebb_setup_data(setup));
@@ -197,7 +227,7 @@ enum ebb_status ebb_sft_plan(struct ebb_ctx *ctx, struct ebb_options *options,
                              struct ebb_engine **engine)
 {
     *engine = NULL;
-    EBB_TRY(set_up(ctx, options, config, env, setup));
+    EBB_TRY(set_up(ctx, options, config, env, resume, setup));
     if (resume) {
         /* Tile sizes and threads of the checkpoint: without them the run would go on with other
          * last bits. */
@@ -230,8 +260,8 @@ static json_t *describe_run(const struct ebb_setup *setup)
 {
     json_t *config = ebb_options_json(setup->options);
     if (config == NULL) return NULL;
-    json_t *run = json_pack("{s:s, s:s, s:o}", "command", "sft", "base_model", setup->base_name,
-                            "config", config);
+    json_t *run = json_pack("{s:s, s:s, s:s, s:o}", "command", "sft", "base_model",
+                            setup->base_name, "data_time", setup->data_time, "config", config);
     if (run == NULL) EBB_FAIL(setup->ctx, EBB_NO_MEMORY, "no memory for the run's description");
     return run;
 }
@@ -270,7 +300,8 @@ static void fill_request(struct ebb_setup *setup, const struct ebb_recipe_env *e
     request->early_stopping_threshold = config->early_stopping_threshold;
     request->save_adapter = setup->new_adapter || setup->adapter_dir;
     request->save_dtype = save_dtype(setup);
-    request->chat = setup->save_chat ? setup->chat : NULL;
+    request->data_time = setup->data_time;
+    request->chat = setup->saved_chat;
     request->stop_fd = env->stop_fd;
     request->seed = (uint64_t)config->seed;
     request->world = 1;
@@ -342,10 +373,12 @@ static enum ebb_status announce(const struct ebb_setup *setup, const struct ebb_
     EBB_TRY(say_model(setup, engine));
     say_plan(setup, ebb_engine_plan(engine));
     say_training(setup);
-    if (ebb_chat_is_other(setup->config))
+    bool kwargs = setup->saved_chat != NULL && json_object_size(setup->chat_kwargs) > 0;
+    if (kwargs || ebb_chat_is_other(setup->config))
         ebb_log(setup->ctx, EBB_LOG_INFO, "data",
-                "chat_template: %s, which is written beside the result as chat_template.jinja",
-                setup->config->chat_template);
+                "chat_template: %s, which is written beside the result as chat_template.jinja%s",
+                setup->config->chat_template,
+                kwargs ? " with chat_template_kwargs as its defaults" : "");
     return EBB_OK;
 }
 
@@ -356,6 +389,7 @@ static enum ebb_status train(struct ebb_setup *setup, const struct ebb_recipe_en
 {
     struct ebb_trainer_request request = {.engine = engine, .resume = resume};
     EBB_TRY(ebb_fit_check(setup, engine));
+    EBB_TRY(ebb_setup_saved_chat(setup));
     EBB_TRY(announce(setup, engine));
     EBB_TRY(ebb_setup_poll(setup->ctx, env));
     EBB_TRY(prepare_output(setup));

@@ -73,8 +73,7 @@ static enum ebb_status fail_key(struct reader *reader, int64_t item, const struc
 {
     char what[WHAT_BYTES];
     const char *near = ebb_text_nearest(node->key, item_keys, ITEM_KEYS);
-    /* Axolotl's names. */
-    if (strcmp(node->key, "type") == 0) near = "format";
+    if (strcmp(node->key, "type") == 0) near = "format"; /* Axolotl's name */
     if (near)
         snprintf(what, sizeof what, "unknown key '%.60s'; try '%s'", node->key, near);
     else
@@ -96,12 +95,27 @@ static enum ebb_status read_weight(struct reader *reader, int64_t item, const st
                      "sample");
 }
 
+/* Axolotl's `type`, where it means what a format here means; NULL elsewhere. (Its alpaca has a
+ * newline behind "### Response:", so it is another prompt.) */
+static const char *format_of_type(const struct ebb_yaml *node)
+{
+    static const char *const types[][2] = {{"chat_template", "messages"}, {"completion", "text"}};
+    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++)
+        if (node->kind == EBB_YAML_SCALAR && strcmp(node->text, types[i][0]) == 0)
+            return types[i][1];
+    return NULL;
+}
+
 static enum ebb_status read_key(struct reader *reader, int64_t item, const struct ebb_yaml *node,
                                 struct ebb_dataset_source *source)
 {
     const char **texts[] = {&source->path, &source->split, &source->format, &source->text_field};
     int key = 0;
     while (key < ITEM_KEYS && strcmp(node->key, item_keys[key]) != 0) key++;
+    if (strcmp(node->key, "type") == 0 && format_of_type(node)) {
+        source->format = format_of_type(node);
+        return EBB_OK;
+    }
     if (key == ITEM_KEYS) return fail_key(reader, item, node);
     if (node->kind == EBB_YAML_NULL) return EBB_OK;
     if (key < 4) {
@@ -129,6 +143,9 @@ static enum ebb_status read_item(struct reader *reader, int64_t item, const stru
     }
     if (node->kind != EBB_YAML_MAP)
         return fail_item(reader, item, node, "wanted a path, or a mapping with path");
+    const struct ebb_yaml *type = ebb_yaml_find(node, "type");
+    if (type && ebb_yaml_find(node, "format"))
+        return fail_item(reader, item, type, "'type' is another spelling of 'format': one of them");
     source->path = NULL;
     for (size_t i = 0; i < node->count; i++)
         EBB_TRY(read_key(reader, item, &node->items[i], source));
@@ -250,9 +267,4 @@ void ebb_sources_free(struct ebb_ctx *ctx, struct ebb_sources *sources)
     ebb_mem_free(ctx, sources->splits);
     ebb_mem_free(ctx, sources->items);
     memset(sources, 0, sizeof *sources);
-}
-
-bool ebb_sources_has_eval(const struct ebb_config *config)
-{
-    return config->eval_dataset || config->dataset_test_split || config->validation_split > 0;
 }

@@ -10,7 +10,7 @@
 extern "C" {
 #endif
 
-/* The data that is trained on, and the data for validation. */
+/* The data that is trained on, and the data that is measured. */
 enum ebb_share { EBB_SHARE_TRAIN, EBB_SHARE_EVAL };
 
 /* {0} is a valid empty value. */
@@ -22,17 +22,15 @@ struct ebb_sources {
 
 enum { EBB_SOURCES = 4096 }; /* at most */
 
-/* The sources of a share; none where the configuration names no data for it. For validation those
- * of eval_dataset, or else all of the training data's with dataset_test_split or with what
- * validation_split has cut off, each record once. Checks everything about them that can
- * be told without reading a file; errors name line and column. The caller frees. */
+/* The sources of a share; none where the configuration names no data for it. What is measured are
+ * those of eval_dataset, or else all of the training data's with dataset_test_split, with what
+ * validation_split has cut off, or without either as they are: each record once, whatever its
+ * weight. Checks everything about them that can be told without reading a file; errors name line
+ * and column. The caller frees. */
 enum ebb_status ebb_sources_create(struct ebb_ctx *ctx, struct ebb_options *options,
                                    const struct ebb_config *config, enum ebb_share share,
                                    struct ebb_sources *sources);
 void ebb_sources_free(struct ebb_ctx *ctx, struct ebb_sources *sources);
-
-/* Has validation data of its own: eval_dataset, dataset_test_split or validation_split. */
-bool ebb_sources_has_eval(const struct ebb_config *config);
 
 #ifdef __cplusplus
 }

@@ -227,6 +227,25 @@ enum ebb_status ebb_checkpoint_numerics(struct ebb_ctx *ctx, const char *dir,
     return status;
 }
 
+enum ebb_status ebb_checkpoint_data_time(struct ebb_ctx *ctx, const char *dir,
+                                         char text[EBB_DATA_TIME])
+{
+    char *path;
+    json_t *json;
+    const char *kept = "";
+    bool found = false;
+    text[0] = 0;
+    enum ebb_status status = open_state(ctx, dir, &path, &json);
+    if (status == EBB_OK) status = ebb_json_string(ctx, path, json, "data_time", &kept, &found);
+    if (status == EBB_OK && found && strlen(kept) >= EBB_DATA_TIME)
+        status = EBB_FAIL(ctx, EBB_BAD_FILE, "%s: 'data_time' is no time", path);
+    else if (status == EBB_OK && found)
+        snprintf(text, EBB_DATA_TIME, "%s", kept);
+    json_decref(json);
+    ebb_mem_free(ctx, path);
+    return status;
+}
+
 /* "epoch" and "method" are for people; the rest is read back. */
 static json_t *make_state(const struct ebb_trainer_request *request,
                           const struct ebb_train_state *s, const json_t *identity)
@@ -248,6 +267,8 @@ static json_t *make_state(const struct ebb_trainer_request *request,
     json_t *numerics = ebb_numerics_json(&ebb_engine_plan(request->engine)->request.numerics);
     bool ok = json && json_object_set_new(json, "numerics", numerics) == 0 &&
               json_object_set_new(json, "identity", json_deep_copy(identity)) == 0;
+    if (ok && request->data_time)
+        ok = json_object_set_new(json, "data_time", json_string(request->data_time)) == 0;
     if (ok) return json;
     json_decref(json);
     return NULL;

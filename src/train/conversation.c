@@ -19,8 +19,8 @@ struct ebb_conversation {
     struct ebb_ids prompt;
     int32_t ends[ENDS_MAX];
     int64_t end_count;
-    bool ends_known; /* the template's own was looked for */
-    int64_t tokens;
+    bool ends_known;       /* the template's own was looked for */
+    struct ebb_ids tokens; /* of each exchange, with all before it */
 };
 
 static enum ebb_status fail_memory(struct ebb_ctx *ctx)
@@ -123,6 +123,7 @@ void ebb_conversation_free(struct ebb_conversation *c)
     ebb_encoder_free(c->ctx, c->encoder);
     ebb_ids_free(c->ctx, &c->cached);
     ebb_ids_free(c->ctx, &c->prompt);
+    ebb_ids_free(c->ctx, &c->tokens);
     ebb_str_free(c->ctx, &c->rendering);
     ebb_mem_free(c->ctx, c);
 }
@@ -170,13 +171,13 @@ bool ebb_conversation_undo(struct ebb_conversation *c)
     if (!is_role(json_array_get(c->messages, count - 1), "assistant")) return false;
     drop_last(c);
     drop_last(c);
+    if (c->tokens.count > 0) c->tokens.count--;
     return true;
 }
 
 void ebb_conversation_reset(struct ebb_conversation *c)
 {
     while (ebb_conversation_undo(c)) continue;
-    c->tokens = 0;
 }
 
 const json_t *ebb_conversation_messages(const struct ebb_conversation *c)
@@ -186,7 +187,7 @@ const json_t *ebb_conversation_messages(const struct ebb_conversation *c)
 
 int64_t ebb_conversation_tokens(const struct ebb_conversation *c)
 {
-    return c->tokens;
+    return c->tokens.count > 0 ? c->tokens.data[c->tokens.count - 1] : 0;
 }
 
 int64_t ebb_conversation_room(const struct ebb_conversation *c)
@@ -242,11 +243,21 @@ static int64_t common_prefix(const struct ebb_ids *a, const struct ebb_ids *b)
 static enum ebb_status note_cached(struct ebb_conversation *c, const struct ebb_ids *answer,
                                    int64_t cached)
 {
-    c->tokens = c->prompt.count + answer->count;
-    EBB_TRY(ebb_ids_add(c->ctx, &c->cached, c->prompt.data, c->prompt.count));
-    EBB_TRY(ebb_ids_add(c->ctx, &c->cached, answer->data, answer->count));
-    c->cached.count = cached;
-    return EBB_OK;
+    enum ebb_status status = ebb_ids_add(c->ctx, &c->cached, c->prompt.data, c->prompt.count);
+    if (status == EBB_OK) status = ebb_ids_add(c->ctx, &c->cached, answer->data, answer->count);
+    c->cached.count = status == EBB_OK ? cached : 0;
+    return status;
+}
+
+/* The answer becomes a message. */
+static enum ebb_status keep_answer(struct ebb_conversation *c, const struct answer *a)
+{
+    int32_t tokens = (int32_t)(c->prompt.count + a->ids.count);
+    EBB_TRY(ebb_ids_add(c->ctx, &c->tokens, &tokens, 1));
+    enum ebb_status status =
+        add_message(c, "assistant", a->text.data ? a->text.data : "", a->text.bytes);
+    if (status != EBB_OK) c->tokens.count--;
+    return status;
 }
 
 /* The messages end with the user's; the answer to it goes to `a`. */
@@ -276,8 +287,7 @@ enum ebb_status ebb_conversation_say(struct ebb_conversation *c, const char *tex
     EBB_TRY(add_message(c, "user", text, strlen(text)));
     enum ebb_status status = make_answer(c, keys, &a, result);
     bool nothing = result->interrupted && result->new_tokens == 0;
-    if (status == EBB_OK && !nothing)
-        status = add_message(c, "assistant", a.text.data ? a.text.data : "", a.text.bytes);
+    if (status == EBB_OK && !nothing) status = keep_answer(c, &a);
     if (status != EBB_OK || nothing) drop_last(c);
     ebb_str_free(c->ctx, &a.text);
     ebb_ids_free(c->ctx, &a.ids);

@@ -56,8 +56,8 @@ enum ebb_status ebb_conversation_end_token(struct ebb_ctx *ctx,
 
 /* The messages as data sets have them: {role, content}. Borrowed. */
 const json_t *ebb_conversation_messages(const struct ebb_conversation *c);
-int64_t
-ebb_conversation_tokens(const struct ebb_conversation *c);       /* of the last turn, answer too */
+/* Tokens up to the end of the last answer, as they were when it was made; 0 before the first. */
+int64_t ebb_conversation_tokens(const struct ebb_conversation *c);
 int64_t ebb_conversation_room(const struct ebb_conversation *c); /* tokens that fit */
 
 #ifdef __cplusplus

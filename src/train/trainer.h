@@ -15,6 +15,7 @@
 extern "C" {
 #endif
 
+enum { EBB_DATA_TIME = 32 }; /* bytes of "2026-12-01T22:34:44" and what else is a time */
 enum ebb_when { EBB_WHEN_NO, EBB_WHEN_STEPS, EBB_WHEN_EPOCH };
 
 struct ebb_trainer_request {
@@ -41,6 +42,9 @@ struct ebb_trainer_request {
     enum ebb_dtype save_dtype;
     /* Saved with checkpoints and result instead of the model's own; NULL: that. */
     const struct ebb_chat_template *chat;
+    /* What the data takes for the time, which checkpoints keep: ebb_checkpoint_data_time. NULL:
+     * nothing asks. */
+    const char *data_time;
     const char *resume; /* a checkpoint directory; NULL: start fresh */
     int stop_fd;        /* signalfd for SIGINT and SIGTERM; -1: none */
     uint64_t seed;
@@ -81,6 +85,10 @@ enum ebb_status ebb_checkpoint_find(struct ebb_ctx *ctx, const char *output_dir,
  * engine with other numerics. */
 enum ebb_status ebb_checkpoint_numerics(struct ebb_ctx *ctx, const char *dir,
                                         struct ebb_numerics *numerics);
+/* The request's data_time of the run that made a checkpoint, for making the same data again; ""
+ * where it had none. */
+enum ebb_status ebb_checkpoint_data_time(struct ebb_ctx *ctx, const char *dir,
+                                         char text[EBB_DATA_TIME]);
 
 #ifdef __cplusplus
 }

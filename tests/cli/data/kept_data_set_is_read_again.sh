@@ -7,7 +7,7 @@ while [ $i -lt 300 ]; do
 done >data.jsonl
 run() {
     ebb sft model=model dataset=data.jsonl output_dir=run overwrite_output_dir=true threads=1 max_steps=1 "$@" 2>&1 |
-        grep -E "^(data|ebb: warning|read from)" | sed -e "s/[0-9a-f]\{32\}/HASH/" -e "s|$HOME|HOME|"
+        grep -E "^(data|ebb: warning|read from|kept in)" | sed -e "s/[0-9a-f]\{32\}/HASH/" -e "s|$HOME|HOME|"
 }
 run dataset_cache=kept
 run dataset_cache=kept
