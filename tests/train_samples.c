@@ -246,7 +246,7 @@ static void without_evaluations_there_are_samples_at_both_ends(void **state)
     place_close(&p);
 }
 
-/* A signal that waits when the first samples are due: they are made by the next session. */
+/* A signal that waits when the first samples are due: the run that goes on makes them. */
 static void samples_that_a_signal_ends_are_owed(void **state)
 {
     struct place p;

@@ -12,6 +12,7 @@
 #include <omp.h>
 #include <string.h>
 
+#include "op/attention_check_int.h"
 #include "op/attention_int.h"
 #include "op/scratch_int.h"
 
@@ -153,50 +154,11 @@ static struct ebb_attention_head head_of(const struct run *run, int64_t h, int64
 
 /* ---- checks ---- */
 
-static enum ebb_status check_shape(const struct ebb_op_env *env,
-                                   const struct ebb_attention_shape *s, const char *op)
-{
-    bool sizes = s->heads > 0 && s->kv_heads > 0 && s->heads % s->kv_heads == 0 && s->qk_dim > 0 &&
-                 s->v_dim > 0;
-    if (!sizes || s->window < 0 || !(s->softcap >= 0)) {
-        return EBB_FAIL(env->ctx, EBB_FAILED,
-                        "%s: %lld heads, %lld kv heads, head sizes %lld and %lld, window %lld, "
-                        "softcap %g: the heads "
-                        "must be a multiple of the kv heads and nothing negative",
-                        op, (long long)s->heads, (long long)s->kv_heads, (long long)s->qk_dim,
-                        (long long)s->v_dim, (long long)s->window, (double)s->softcap);
-    }
-    return EBB_OK;
-}
-
-static enum ebb_status check_view(const struct ebb_op_env *env, const char *op, const char *name,
-                                  const struct ebb_view *view, int dtype, int64_t rows,
-                                  int64_t cols)
-{
-    if (view->tensor >= 0 && view->dtype == dtype && view->cols == cols && view->stride >= cols &&
-        view->rows >= rows) {
-        return EBB_OK;
-    }
-    return EBB_FAIL(env->ctx, EBB_FAILED, "%s: %s is [%lld, %lld] %s%s, wanted [>= %lld, %lld] %s",
-                    op, name, (long long)view->rows, (long long)view->cols,
-                    ebb_dtype_name((enum ebb_dtype)view->dtype),
-                    view->tensor < 0 ? " and absent" : "", (long long)rows, (long long)cols,
-                    ebb_dtype_name((enum ebb_dtype)dtype));
-}
-
-static enum ebb_status check_scratch(const struct ebb_op_env *env, const char *op,
-                                     const struct ebb_view *scratch, int64_t wanted)
-{
-    if (scratch->tensor >= 0 && scratch->cols >= wanted) return EBB_OK;
-    return EBB_FAIL(env->ctx, EBB_FAILED, "%s: %lld bytes of scratch, wanted %lld", op,
-                    (long long)(scratch->tensor < 0 ? 0 : scratch->cols), (long long)wanted);
-}
-
 static enum ebb_status check_docs(const struct run *run, const struct ebb_view *view,
                                   const char *op)
 {
     const struct ebb_op_env *env = run->env;
-    EBB_TRY(check_view(env, op, "doc_starts", view, EBB_I32, 1, view->cols));
+    EBB_TRY(ebb_attention_check_view(env, op, "doc_starts", view, EBB_I32, 1, view->cols));
     bool good = run->docs >= 0 && run->docs < view->cols && run->doc_starts[0] == 0;
     for (int64_t i = 0; i < run->docs && good; i++)
         good = run->doc_starts[i] <= run->doc_starts[i + 1];
@@ -239,15 +201,18 @@ static enum ebb_status start_run(struct run *run, const struct ebb_op_env *env,
     memset(run, 0, sizeof *run);
     run->env = env;
     run->shape = shape;
-    EBB_TRY(check_shape(env, shape, op));
+    EBB_TRY(ebb_attention_check_shape(env, shape, op));
     if (q->dtype != EBB_F32 && q->dtype != EBB_BF16) {
         return EBB_FAIL(env->ctx, EBB_FAILED, "%s: q is %s, wanted float32 or bfloat16", op,
                         ebb_dtype_name((enum ebb_dtype)q->dtype));
     }
     run->tokens = ebb_view_rows(env, q);
-    EBB_TRY(check_view(env, op, "q", q, q->dtype, run->tokens, shape->heads * shape->qk_dim));
-    EBB_TRY(check_view(env, op, "k", k, q->dtype, run->tokens, shape->kv_heads * shape->qk_dim));
-    EBB_TRY(check_view(env, op, "v", v, q->dtype, run->tokens, shape->kv_heads * shape->v_dim));
+    EBB_TRY(ebb_attention_check_view(env, op, "q", q, q->dtype, run->tokens,
+                                     shape->heads * shape->qk_dim));
+    EBB_TRY(ebb_attention_check_view(env, op, "k", k, q->dtype, run->tokens,
+                                     shape->kv_heads * shape->qk_dim));
+    EBB_TRY(ebb_attention_check_view(env, op, "v", v, q->dtype, run->tokens,
+                                     shape->kv_heads * shape->v_dim));
     run->item = ebb_dtype_bytes((enum ebb_dtype)q->dtype);
     run->docs = env->step->docs;
     run->head.shape = shape;
@@ -273,12 +238,14 @@ enum ebb_status ebb_attention_forward_with(const struct ebb_op_env *env,
     EBB_TRY(start_run(&run, env, shape, &args->q, &args->k, &args->v, op));
     if (run.tokens == 0) return EBB_OK;
     run.doc_starts = ebb_view_data(env, &args->doc_starts);
+    EBB_TRY(ebb_attention_check_view(env, op, "o", &args->o, args->q.dtype, run.tokens,
+                                     shape->heads * shape->v_dim));
     EBB_TRY(
-        check_view(env, op, "o", &args->o, args->q.dtype, run.tokens, shape->heads * shape->v_dim));
-    EBB_TRY(check_view(env, op, "lse", &args->lse, EBB_F32, run.tokens, shape->heads));
+        ebb_attention_check_view(env, op, "lse", &args->lse, EBB_F32, run.tokens, shape->heads));
     EBB_TRY(check_docs(&run, &args->doc_starts, op));
-    EBB_TRY(check_scratch(env, op, &args->scratch,
-                          ebb_attention_scratch_cpu(shape, run.tokens, env->threads)));
+    EBB_TRY(
+        ebb_attention_check_scratch(env, op, &args->scratch,
+                                    ebb_attention_scratch_cpu(shape, run.tokens, env->threads)));
     set_scratch(&run, &args->scratch, run.tokens);
     make_blocks(&run);
     run.kernels = kernels;
@@ -424,15 +391,18 @@ enum ebb_status ebb_attention_backward_with(const struct ebb_op_env *env,
     EBB_TRY(start_run(&run, env, shape, &args->q, &args->k, &args->v, op));
     if (run.tokens == 0) return EBB_OK;
     run.doc_starts = ebb_view_data(env, &args->doc_starts);
-    EBB_TRY(check_view(env, op, "o", &args->o, args->q.dtype, run.tokens, o_cols));
-    EBB_TRY(check_view(env, op, "lse", &args->lse, EBB_F32, run.tokens, shape->heads));
-    EBB_TRY(check_view(env, op, "d_o", &args->d_o, args->q.dtype, run.tokens, o_cols));
-    EBB_TRY(check_view(env, op, "dq", &args->dq, args->q.dtype, run.tokens, q_cols));
-    EBB_TRY(check_view(env, op, "dk", &args->dk, args->q.dtype, run.tokens, k_cols));
-    EBB_TRY(check_view(env, op, "dv", &args->dv, args->q.dtype, run.tokens, v_cols));
+    EBB_TRY(ebb_attention_check_view(env, op, "o", &args->o, args->q.dtype, run.tokens, o_cols));
+    EBB_TRY(
+        ebb_attention_check_view(env, op, "lse", &args->lse, EBB_F32, run.tokens, shape->heads));
+    EBB_TRY(
+        ebb_attention_check_view(env, op, "d_o", &args->d_o, args->q.dtype, run.tokens, o_cols));
+    EBB_TRY(ebb_attention_check_view(env, op, "dq", &args->dq, args->q.dtype, run.tokens, q_cols));
+    EBB_TRY(ebb_attention_check_view(env, op, "dk", &args->dk, args->q.dtype, run.tokens, k_cols));
+    EBB_TRY(ebb_attention_check_view(env, op, "dv", &args->dv, args->q.dtype, run.tokens, v_cols));
     EBB_TRY(check_docs(&run, &args->doc_starts, op));
-    EBB_TRY(check_scratch(env, op, &args->scratch,
-                          ebb_attention_scratch_cpu(shape, run.tokens, env->threads)));
+    EBB_TRY(
+        ebb_attention_check_scratch(env, op, &args->scratch,
+                                    ebb_attention_scratch_cpu(shape, run.tokens, env->threads)));
     set_scratch(&run, &args->scratch, run.tokens);
     make_blocks(&run);
     run.kernels = kernels;
@@ -512,10 +482,11 @@ enum ebb_status ebb_attention_cached_cpu(const struct ebb_op_env *env,
             op, (long long)cached, (long long)run.tokens, (long long)args->k.rows,
             (long long)args->v.rows);
     }
+    EBB_TRY(ebb_attention_check_view(env, op, "o", &args->o, args->q.dtype, run.tokens,
+                                     shape->heads * shape->v_dim));
     EBB_TRY(
-        check_view(env, op, "o", &args->o, args->q.dtype, run.tokens, shape->heads * shape->v_dim));
-    EBB_TRY(check_scratch(env, op, &args->scratch,
-                          ebb_attention_scratch_cpu(shape, run.tokens, env->threads)));
+        ebb_attention_check_scratch(env, op, &args->scratch,
+                                    ebb_attention_scratch_cpu(shape, run.tokens, env->threads)));
     set_scratch(&run, &args->scratch, run.tokens);
     run.kernels = best_kernels();
     run.head.o = ebb_view_data(env, &args->o);

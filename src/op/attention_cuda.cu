@@ -13,6 +13,7 @@
 
 #include <limits.h>
 
+#include "op/attention_check_int.h"
 #include "op/cuda_int.cuh"
 
 enum {
@@ -33,7 +34,7 @@ template <typename T> struct call {
     int64_t lse_stride;
     const int32_t *starts; /* NULL: decoding, all rows are one document's */
     int docs, tokens;
-    int offset; /* decoding: where the first query stands among the keys */
+    int offset;                  /* decoding: where the first query stands among the keys */
     int heads, kv_heads, blocks; /* blocks: of each head */
     int d, e;                    /* sizes of a head of q and k, and of v and o */
     int window;                  /* INT_MAX: none */
@@ -259,8 +260,7 @@ static __device__ __forceinline__ void soften(const struct call<T> &c, int query
         float base = base_of(larger), fade = expf(most[i] - base);
         float low = expf(s[i][0] - base), high = expf(s[i][1] - base);
         float total = __fadd_rn(low, high); /* then as ebb_warp_sum does */
-        for (int step = 8; step > 0; step /= 2)
-            total += __shfl_xor_sync(0xffffffffu, total, step);
+        for (int step = 8; step > 0; step /= 2) total += __shfl_xor_sync(0xffffffffu, total, step);
         most[i] = larger;
         sum[i] = fmaf(sum[i], fade, total);
         weights[(ty * I + i) * WEIGHTS + tx] = low;
@@ -403,11 +403,10 @@ static __device__ __forceinline__ void load_queries(const struct call<T> &c, int
 
 /* A tile of queries into dk and dv of the block's keys. Weights are a warp's own. */
 template <int I, int N, typename T>
-static __device__ __forceinline__ void add_queries(const struct call<T> &c, int key0, int query0,
-                                                   int rows, const float *k, const float *v,
-                                                   const float *q, const float *d_o,
-                                                   const float *facts, float *weights,
-                                                   float4 (&dk)[I][N], float4 (&dv)[I][N])
+static __device__ __forceinline__ void
+add_queries(const struct call<T> &c, int key0, int query0, int rows, const float *k, const float *v,
+            const float *q, const float *d_o, const float *facts, float *weights,
+            float4 (&dk)[I][N], float4 (&dv)[I][N])
 {
     int ty = threadIdx.x / 16, tx = threadIdx.x % 16;
     float s[I][2], ds[I][2];
@@ -501,8 +500,7 @@ static __device__ float add_column(const T *v, int64_t stride, int keys, const f
 
 /* A block a row and head: a warp scores a tile of keys, eight tiles at once; then each thread adds
  * up a column. The sums are forward_kernel's to the bit. */
-template <typename T>
-static __global__ void __launch_bounds__(THREADS) row_kernel(struct call<T> c)
+template <typename T> static __global__ void __launch_bounds__(THREADS) row_kernel(struct call<T> c)
 {
     const int WARPS = THREADS / 32;
     __shared__ float q[LARGEST_HEAD], lines[WARPS][32 * (CHUNK + 1)], weights[THREADS];
@@ -516,8 +514,8 @@ static __global__ void __launch_bounds__(THREADS) row_kernel(struct call<T> c)
     float most = -INFINITY, sum = 0, acc = 0;
     for (int key0 = first_tile(query, c.window); key0 <= query; key0 += THREADS) {
         int mine = key0 + 32 * warp; /* the warp's tile */
-        float slope, s = key_dot(k + mine * c.k_stride, c.k_stride, query + 1 - mine, c.d, q,
-                                 lines[warp]);
+        float slope,
+            s = key_dot(k + mine * c.k_stride, c.k_stride, query + 1 - mine, c.d, q, lines[warp]);
         s = sees(query, key0 + t, c.window) ? score_of(c, s, &slope) : -INFINITY;
         float larger = s;
         for (int step = 16; step > 0; step /= 2)
@@ -549,36 +547,13 @@ static __global__ void __launch_bounds__(THREADS) row_kernel(struct call<T> c)
 
 /* ---- checks ---- */
 
-static enum ebb_status check_shape(const struct ebb_op_env *env,
+static enum ebb_status check_heads(const struct ebb_op_env *env,
                                    const struct ebb_attention_shape *s, const char *op)
 {
-    bool sizes = s->heads > 0 && s->kv_heads > 0 && s->heads % s->kv_heads == 0 && s->qk_dim > 0 &&
-                 s->v_dim > 0;
-    if (!sizes || s->window < 0 || !(s->softcap >= 0)) {
-        return EBB_FAIL(env->ctx, EBB_FAILED,
-                        "%s: %lld heads, %lld kv heads, head sizes %lld and %lld, window %lld, "
-                        "softcap %g: the heads must be a multiple of the kv heads and nothing "
-                        "negative",
-                        op, (long long)s->heads, (long long)s->kv_heads, (long long)s->qk_dim,
-                        (long long)s->v_dim, (long long)s->window, (double)s->softcap);
-    }
+    EBB_TRY(ebb_attention_check_shape(env, s, op));
     if (s->qk_dim <= LARGEST_HEAD && s->v_dim <= LARGEST_HEAD) return EBB_OK;
     return EBB_FAIL(env->ctx, EBB_UNSUPPORTED, "%s: heads of size %lld and %lld; wanted up to %d",
                     op, (long long)s->qk_dim, (long long)s->v_dim, (int)LARGEST_HEAD);
-}
-
-static enum ebb_status check_view(const struct ebb_op_env *env, const char *op, const char *name,
-                                  const struct ebb_view *view, int dtype, int64_t rows,
-                                  int64_t cols)
-{
-    if (view->tensor >= 0 && view->dtype == dtype && view->cols == cols && view->stride >= cols &&
-        view->rows >= rows)
-        return EBB_OK;
-    return EBB_FAIL(env->ctx, EBB_FAILED, "%s: %s is [%lld, %lld] %s%s, wanted [>= %lld, %lld] %s",
-                    op, name, (long long)view->rows, (long long)view->cols,
-                    ebb_dtype_name((enum ebb_dtype)view->dtype),
-                    view->tensor < 0 ? " and absent" : "", (long long)rows, (long long)cols,
-                    ebb_dtype_name((enum ebb_dtype)dtype));
 }
 
 /* What the host knows of the documents. */
@@ -586,20 +561,12 @@ static enum ebb_status check_docs(const struct ebb_op_env *env, const char *op,
                                   const struct ebb_view *starts, int64_t tokens)
 {
     int64_t docs = env->step->docs;
-    EBB_TRY(check_view(env, op, "doc_starts", starts, EBB_I32, 1, starts->cols));
+    EBB_TRY(ebb_attention_check_view(env, op, "doc_starts", starts, EBB_I32, 1, starts->cols));
     if (docs > 0 && docs < starts->cols) return EBB_OK;
     return EBB_FAIL(env->ctx, EBB_FAILED,
                     "%s: the starts of %lld documents (room for %lld) must ascend from 0 to the "
                     "%lld tokens",
                     op, (long long)docs, (long long)starts->cols - 1, (long long)tokens);
-}
-
-static enum ebb_status check_scratch(const struct ebb_op_env *env, const char *op,
-                                     const struct ebb_view *scratch, int64_t wanted)
-{
-    if (scratch->tensor >= 0 && scratch->cols >= wanted) return EBB_OK;
-    return EBB_FAIL(env->ctx, EBB_FAILED, "%s: %lld bytes of scratch, wanted %lld", op,
-                    (long long)(scratch->tensor < 0 ? 0 : scratch->cols), (long long)wanted);
 }
 
 /* Checks of what all three ops have; sets *tokens, the live rows. */
@@ -611,16 +578,16 @@ static enum ebb_status check_call(const struct ebb_op_env *env, const char *op,
 {
     const struct ebb_op_target target = {EBB_BACKEND_CUDA, 0};
     int64_t rows = *tokens = ebb_view_rows(env, q);
-    EBB_TRY(check_shape(env, s, op));
+    EBB_TRY(check_heads(env, s, op));
     if (q->dtype != EBB_F32 && q->dtype != EBB_BF16)
         return EBB_FAIL(env->ctx, EBB_FAILED, "%s: q is %s, wanted float32 or bfloat16", op,
                         ebb_dtype_name((enum ebb_dtype)q->dtype));
-    EBB_TRY(check_view(env, op, "q", q, q->dtype, rows, s->heads * s->qk_dim));
-    EBB_TRY(check_view(env, op, "k", k, q->dtype, rows, s->kv_heads * s->qk_dim));
-    EBB_TRY(check_view(env, op, "v", v, q->dtype, rows, s->kv_heads * s->v_dim));
+    EBB_TRY(ebb_attention_check_view(env, op, "q", q, q->dtype, rows, s->heads * s->qk_dim));
+    EBB_TRY(ebb_attention_check_view(env, op, "k", k, q->dtype, rows, s->kv_heads * s->qk_dim));
+    EBB_TRY(ebb_attention_check_view(env, op, "v", v, q->dtype, rows, s->kv_heads * s->v_dim));
     if (rows == 0) return EBB_OK;
-    EBB_TRY(check_view(env, op, "o", o, q->dtype, rows, s->heads * s->v_dim));
-    EBB_TRY(check_scratch(env, op, scratch, ebb_attention_scratch(s, rows, &target)));
+    EBB_TRY(ebb_attention_check_view(env, op, "o", o, q->dtype, rows, s->heads * s->v_dim));
+    EBB_TRY(ebb_attention_check_scratch(env, op, scratch, ebb_attention_scratch(s, rows, &target)));
     /* Places in a document, columns and blocks of threads are ints. */
     int64_t pieces = rows + env->step->cached + env->step->docs, most = INT_MAX / LARGEST_HEAD;
     if (pieces <= INT_MAX / 2 && s->heads <= most && pieces * s->heads <= INT_MAX) return EBB_OK;
@@ -633,8 +600,7 @@ static enum ebb_status check_call(const struct ebb_op_env *env, const char *op,
 template <typename T>
 static struct call<T> call_of(const struct ebb_op_env *env, const struct ebb_attention_shape *s,
                               const struct ebb_view *q, const struct ebb_view *k,
-                              const struct ebb_view *v, const struct ebb_view *o, int64_t tokens)
-{
+                              const struct ebb_view *v, const struct ebb_view *o, int64_t tokens) {
     struct call<T> c;
     memset(&c, 0, sizeof c);
     c.q = ebb_data<const T>(env, q);
@@ -657,7 +623,8 @@ static struct call<T> call_of(const struct ebb_op_env *env, const struct ebb_att
 }
 
 /* A kernel for blocks of 64 and of 32 rows, by the widest result: up to 64, 128 and 256 columns. */
-template <typename T> struct kernels {
+template <typename T>
+struct kernels {
     void (*of[2][3])(struct call<T>);
 };
 
@@ -690,8 +657,14 @@ static enum ebb_status launch(const struct ebb_op_env *env, const char *op,
 }
 
 #define EBB_KERNELS(name, T)                                                                       \
-    {{{name<T, 64, 1>, name<T, 64, 2>, name<T, 64, 4>},                                            \
-      {name<T, 32, 1>, name<T, 32, 2>, name<T, 32, 4>}}}
+    {                                                                                              \
+        {                                                                                          \
+            {name<T, 64, 1>, name<T, 64, 2>, name<T, 64, 4>},                                      \
+            {                                                                                      \
+                name<T, 32, 1>, name<T, 32, 2>, name<T, 32, 4>                                     \
+            }                                                                                      \
+        }                                                                                          \
+    }
 
 template <typename T>
 static enum ebb_status launch_forward(const struct ebb_op_env *env, const char *op,
@@ -722,7 +695,8 @@ enum ebb_status ebb_attention_forward_cuda(const struct ebb_op_env *env,
     EBB_TRY(check_call(env, op, &args->shape, &args->q, &args->k, &args->v, &args->o,
                        &args->scratch, &tokens));
     if (tokens == 0) return EBB_OK;
-    EBB_TRY(check_view(env, op, "lse", &args->lse, EBB_F32, tokens, args->shape.heads));
+    EBB_TRY(
+        ebb_attention_check_view(env, op, "lse", &args->lse, EBB_F32, tokens, args->shape.heads));
     EBB_TRY(check_docs(env, op, &args->doc_starts, tokens));
     return args->q.dtype == EBB_F32 ? forward<float>(env, args, tokens)
                                     : forward<ebb_bf16>(env, args, tokens);
@@ -765,14 +739,18 @@ enum ebb_status ebb_attention_backward_cuda(const struct ebb_op_env *env,
     const struct ebb_attention_shape *s = &args->shape;
     const int dtype = args->q.dtype;
     int64_t tokens;
-    EBB_TRY(check_call(env, op, s, &args->q, &args->k, &args->v, &args->o, &args->scratch,
-                       &tokens));
+    EBB_TRY(
+        check_call(env, op, s, &args->q, &args->k, &args->v, &args->o, &args->scratch, &tokens));
     if (tokens == 0) return EBB_OK;
-    EBB_TRY(check_view(env, op, "lse", &args->lse, EBB_F32, tokens, s->heads));
-    EBB_TRY(check_view(env, op, "d_o", &args->d_o, dtype, tokens, s->heads * s->v_dim));
-    EBB_TRY(check_view(env, op, "dq", &args->dq, dtype, tokens, s->heads * s->qk_dim));
-    EBB_TRY(check_view(env, op, "dk", &args->dk, dtype, tokens, s->kv_heads * s->qk_dim));
-    EBB_TRY(check_view(env, op, "dv", &args->dv, dtype, tokens, s->kv_heads * s->v_dim));
+    EBB_TRY(ebb_attention_check_view(env, op, "lse", &args->lse, EBB_F32, tokens, s->heads));
+    EBB_TRY(
+        ebb_attention_check_view(env, op, "d_o", &args->d_o, dtype, tokens, s->heads * s->v_dim));
+    EBB_TRY(
+        ebb_attention_check_view(env, op, "dq", &args->dq, dtype, tokens, s->heads * s->qk_dim));
+    EBB_TRY(
+        ebb_attention_check_view(env, op, "dk", &args->dk, dtype, tokens, s->kv_heads * s->qk_dim));
+    EBB_TRY(
+        ebb_attention_check_view(env, op, "dv", &args->dv, dtype, tokens, s->kv_heads * s->v_dim));
     EBB_TRY(check_docs(env, op, &args->doc_starts, tokens));
     return dtype == EBB_F32 ? backward<float>(env, args, tokens)
                             : backward<ebb_bf16>(env, args, tokens);

@@ -179,7 +179,7 @@ static enum ebb_status clear_output(const struct ebb_setup *setup)
 
 /* ---- plan ------------------------------------------------------------------------------------ */
 
-/* Chat templates may ask for the date. A run has one time, that of its first session, and goes on
+/* Chat templates may ask for the date. A run has one time, that of its first start, and goes on
  * with it: on another day its data would be other data. It is kept as the clock on the wall showed
  * it, so that another time zone shows the same day. */
 static enum ebb_status settle_time(struct ebb_setup *setup, const char *resume)

@@ -365,7 +365,7 @@ static enum ebb_status put_off(struct trainer *t)
     return EBB_OK;
 }
 
-/* An evaluation that a signal ends is owed: the next session makes it. */
+/* An evaluation that a signal ends is owed: the run that goes on makes it. */
 static enum ebb_status evaluate(struct trainer *t)
 {
     char seconds[SHORT_TEXT];
