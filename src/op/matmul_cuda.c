@@ -406,7 +406,7 @@ static enum ebb_status empty_sum(struct cuda_lib *lib, const struct ebb_op_env *
 enum ebb_status ebb_matmul_cuda(const struct ebb_op_env *env, const struct ebb_matmul *args)
 {
     EBB_TRY(ebb_matmul_check_run(env, args));
-    struct cuda_lib *lib = cuda_of(env->matmul);
+    struct cuda_lib *lib = cuda_of(env->libs.matmul);
     struct operands o = {.a = ebb_view_data(env, &args->a),
                          .b = ebb_view_data(env, &args->b),
                          .bias = ebb_view_data(env, &args->bias),
