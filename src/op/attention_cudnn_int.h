@@ -1,19 +1,28 @@
 /* Attention forward and backward for bf16 through cuDNN's backend API, which is loaded at run time:
  * an alternative to the plain kernels of attention_cuda.cu with the same contract (attention.h).
  *
- * Two forms of graph. PLAIN: one document, exactly as long as the graph. RAGGED: several documents,
- * each as long as a graph's slot at most; where they start comes from offsets in device memory, so
- * that one plan serves all lengths. Documents are put into slots of 128, 512, 2048, 4096, 8192, ...
- * tokens and go in calls of a power of two of documents each. Rows behind the live ones may hold
- * anything, NaN too.
+ * Two forms of graph. PLAIN: one document that fills the capacity, exactly as long as the graph.
+ * RAGGED: several documents, each as long as a graph's slot at most; where they start comes from
+ * offsets in device memory, so that one plan serves all lengths. Documents are put into slots of
+ * 128, 512, 2048, 4096, 8192, ... tokens and go in calls of 1, 4, 16, 64 or 256; what is missing
+ * to such a number are documents of length 0, which read and write nothing. So the graphs that runs
+ * within a capacity can ask for are few, and ebb_cudnn_prepare_* makes a plan of each before the
+ * first run. Rows behind the live ones may hold anything, NaN too.
  *
  * Same numbers: forward always; backward with `deterministic`. Without, the library adds dQ's parts
  * atomically. A deterministic backward needs a partial dQ for each 128 or 256 keys, so a document
  * above `block` tokens goes in blocks: queries of block i with keys of block j <= i, with the whole
  * document's lse, parts summed in fp32 in ascending order of j (dq) and of i (dk, dv).
  *
- * Threads: all calls on one object come from one thread. Calls only enqueue; the first call with a
- * new graph builds a plan, which takes the host half a second (milliseconds from the cache).
+ * Which plan runs is part of the numbers. For one version of cuDNN and one kind of GPU it is chosen
+ * by struct ebb_cudnn_key alone: the first engine of the library's own list that supports the graph.
+ * Neither free memory, nor timing, nor what was built before, nor the cache has a say; an engine
+ * that fails for another reason than lack of support is an error, never a reason to take the next.
+ * The bits of a document are to depend on neither the documents beside it nor their number:
+ * tests/op_attention_dnn.c holds the library to that.
+ *
+ * Threads: all calls on one object come from one thread. Runs only enqueue. A run whose plan was
+ * not prepared builds it, which takes the host half a second (milliseconds from the cache).
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef EBB_OP_ATTENTION_CUDNN_INT_H
 #define EBB_OP_ATTENTION_CUDNN_INT_H
@@ -31,6 +40,7 @@ struct ebb_cudnn_options {
     int64_t kv_heads;   /* that a call takes at once, a divisor of all: fewer need less workspace;
                            0: all */
     int64_t block;      /* deterministic backward: tokens; 0: 4096 */
+    bool exact;         /* no documents of length 0: more calls, each of a power of two */
 };
 
 /* Loads libcudnn.so.9, at least 9.18; EBB_UNSUPPORTED says what is missing. The caller closes. */
@@ -38,10 +48,13 @@ enum ebb_status ebb_cudnn_open(struct ebb_ctx *ctx, struct ebb_cudnn **dnn);
 void ebb_cudnn_close(struct ebb_cudnn *dnn); /* accepts NULL */
 const char *ebb_cudnn_version(const struct ebb_cudnn *dnn); /* "cuDNN 9.19.0"; borrowed */
 /* Plans are kept in files of this folder, which is created, and read from there. NULL: no files.
- * A file that cannot be used is built anew. */
+ * A plan's file is named by a hash of its first line: cuDNN's version, the GPU's name, its
+ * multiprocessors, the driver's version, the form of our graphs and a hash of the whole key. What
+ * follows is the library's own text of the plan. A file that cannot be used is built anew. */
 enum ebb_status ebb_cudnn_set_cache(struct ebb_cudnn *dnn, const char *dir);
 
-/* Can attention of this shape and type run here? `why` (may be NULL) gets a sentence where not. */
+/* Does cuDNN take attention of this shape and type? `why` (may be NULL) gets a sentence where not.
+ * This and the workspace are known without CUDA too. */
 bool ebb_cudnn_takes(const struct ebb_attention_shape *shape, enum ebb_dtype dtype, char *why,
                      size_t why_bytes);
 /* Bytes of scratch for micro-batches of up to `tokens` tokens whose longest document has up to
@@ -50,8 +63,24 @@ bool ebb_cudnn_takes(const struct ebb_attention_shape *shape, enum ebb_dtype dty
 int64_t ebb_cudnn_workspace(const struct ebb_attention_shape *shape, int64_t tokens,
                             int64_t longest, bool backward,
                             const struct ebb_cudnn_options *options);
+/* Makes or loads every plan that runs with these arguments can ask for: up to args->q.rows tokens
+ * in up to `docs` documents (0: any number) of up to `longest` tokens. Needs the GPU but touches
+ * none of the arguments' memory; only the views' rows and strides matter. What is there already
+ * costs nothing, so layers that are alike may all ask. */
+enum ebb_status ebb_cudnn_prepare_forward(struct ebb_cudnn *dnn,
+                                          const struct ebb_cudnn_options *options, int64_t docs,
+                                          int64_t longest,
+                                          const struct ebb_attention_forward *args);
+enum ebb_status ebb_cudnn_prepare_backward(struct ebb_cudnn *dnn,
+                                           const struct ebb_cudnn_options *options, int64_t docs,
+                                           int64_t longest,
+                                           const struct ebb_attention_backward *args);
+/* Plans that were built or loaded since the object was opened. */
+int64_t ebb_cudnn_built(const struct ebb_cudnn *dnn);
+
 /* `starts`: the host's copy of doc_starts, [docs + 1]. With NULL all documents are taken for as
- * long as the longest, which costs time where they are not. args->scratch has the workspace. */
+ * long as the longest, which costs time where they are not and lets a document's bits depend on the
+ * longest's slot. args->scratch has the workspace. */
 enum ebb_status ebb_cudnn_forward(struct ebb_cudnn *dnn, const struct ebb_op_env *env,
                                   const struct ebb_cudnn_options *options, const int32_t *starts,
                                   const struct ebb_attention_forward *args);
