@@ -4,21 +4,21 @@
  * Two forms of graph. PLAIN: one document that fills the capacity, exactly as long as the graph.
  * RAGGED: several documents, each as long as a graph's slot at most; where they start comes from
  * offsets in device memory, so that one plan serves all lengths. Documents are put into slots of
- * 128, 512, 2048, 4096, 8192, ... tokens and go in calls of 1, 2, 4, 16, 64 or 256; what is missing
- * to such a number are documents of length 0, which read and write nothing. So the graphs that runs
- * within a capacity can ask for are few, and ebb_cudnn_prepare_* makes a plan of each before the
- * first run. Rows behind the live ones may hold anything, NaN too.
+ * 128, 512, 2048, 4096, 8192, ... tokens and go in calls of 1, 2, 4, 16, 64 or 256; what a call
+ * lacks are documents of length 0, which read and write nothing. So the graphs that runs within a
+ * capacity can ask for are few, and ebb_cudnn_prepare_* makes a plan of each before the first run.
+ * Rows behind the live ones may hold anything, NaN too.
  *
  * Same numbers: forward always; backward with `deterministic`. Without, the library adds dQ's parts
  * atomically. A deterministic backward needs a partial dQ for each 128 or 256 keys, so a document
  * above `block` tokens goes in blocks: queries of block i with keys of block j <= i, with the whole
  * document's lse, parts summed in fp32 in ascending order of j (dq) and of i (dk, dv).
  *
- * Which plan runs is part of the numbers. For one version of cuDNN and one kind of GPU it is chosen
- * by struct ebb_cudnn_key alone: the first engine of the library's own list that supports the graph.
- * Neither free memory, nor timing, nor what was built before, nor the cache has a say; an engine
- * that fails for another reason than lack of support is an error, never a reason to take the next.
- * The bits of a document are to depend on neither the documents beside it nor their number:
+ * Which plan runs is part of the numbers. For one version of cuDNN and one kind of GPU it depends
+ * on struct ebb_cudnn_key alone: it is the first engine of the library's own list that supports the
+ * graph. Neither free memory, nor timing, nor what was built before, nor the cache has a say; an
+ * engine that fails for another reason than lack of support is an error, never a reason to take the
+ * next. The bits of a document are to depend on neither the documents beside it nor their number:
  * tests/op_attention_dnn.c holds the library to that.
  *
  * Threads: all calls on one object come from one thread. Runs only enqueue. A run whose plan was

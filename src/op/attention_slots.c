@@ -97,7 +97,7 @@ static int64_t most_units(const struct ebb_cudnn_frame *frame, int64_t longest)
 
 /* ---- documents of a call ---- */
 
-/* The numbers of documents that calls may have: 1, 2, 4, 16, 64, 256; all powers of two if exact. */
+/* The numbers of documents that calls may have: 1, 2, 4, 16, 64, 256; if exact, powers of two. */
 static int64_t next_batch(const struct ebb_cudnn_frame *frame, int64_t batch)
 {
     return frame->options->exact || batch < BATCH_LARGE ? batch * 2 : batch * 4;
