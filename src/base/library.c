@@ -47,9 +47,10 @@ static const struct {
 
 enum { PLACES = sizeof places / sizeof places[0] };
 
+/* `b` may be a variable's value: not so long that the text's end is lost. */
 static void say(struct search *s, struct ebb_str *to, const char *a, const char *b, const char *c)
 {
-    if (s->status == EBB_OK) s->status = ebb_str_addf(s->ctx, to, "%s%s%s", a, b, c);
+    if (s->status == EBB_OK) s->status = ebb_str_addf(s->ctx, to, "%s%.200s%s", a, b, c);
 }
 
 static const char *reason(void)
