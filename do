@@ -83,8 +83,8 @@ bundle() {
         shift
     done
     setup
-    cmake -S . -B build-bundle -G Ninja -DCMAKE_BUILD_TYPE=Release -DEBB_BUNDLE=ON "-DEBB_CUDA_ARCHITECTURES=$gpus" \
-        >build-bundle.log 2>&1 || { cat build-bundle.log; exit 1; }
+    cmake -S . -B build-bundle -G Ninja -DCMAKE_BUILD_TYPE=Release -DEBB_BUNDLE=ON \
+        "-DEBB_CUDA_ARCHITECTURES=$gpus" >build-bundle.log 2>&1 || { cat build-bundle.log; exit 1; }
     if [ "$tests" ]; then
         cmake --build build-bundle --target ebb gpu_tests
     else

@@ -8,8 +8,8 @@
  *   2. the loader's own search: what the process has loaded already, LD_LIBRARY_PATH, the program's
  *      RUNPATH, ldconfig's cache.
  *   3. the toolkit's and the system's folders: /usr/local/cuda/lib64 and the like.
- *   4. an active Python environment: the wheels' nvidia/NAME/lib below VIRTUAL_ENV and CONDA_PREFIX,
- *      and conda's own lib.
+ *   4. an active Python environment: the wheels' nvidia/NAME/lib below VIRTUAL_ENV and
+ *      CONDA_PREFIX, and conda's own lib.
  *   5. the wheels below /usr/local/lib, where containers have them.
  *
  * A file that is found but cannot be loaded is passed over, and named if no other can be. What was
