@@ -2,7 +2,6 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op/attention_cudnn_graph_int.h"
 
-#include <dlfcn.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -57,33 +56,24 @@ struct ebb_ctx *ebb_cudnn_ctx(const struct ebb_cudnn *dnn)
 
 /* ---- the library ---- */
 
-static enum ebb_status find_calls(struct ebb_cudnn *dnn)
-{
-#define FIND(name)                                                                                 \
-    *(void **)(void *)&dnn->library.calls.name = dlsym(dnn->library.file, #name);                  \
-    if (dnn->library.calls.name == NULL)                                                           \
-        return EBB_FAIL(dnn->library.ctx, EBB_UNSUPPORTED, "libcudnn has no function '%s'", #name);
-    EBB_CUDNN_CALLS(FIND)
-#undef FIND
-    return EBB_OK;
-}
+static const struct ebb_library_function functions[] = {
+#define FUNCTION(name) {#name, offsetof(struct ebb_cudnn_calls, name)},
+    EBB_CUDNN_CALLS(FUNCTION)
+#undef FUNCTION
+};
 
 static enum ebb_status open_file(struct ebb_cudnn *dnn)
 {
-    /* It stays when closed: what it has loaded itself may still be in use. */
-    dnn->library.file = dlopen("libcudnn.so.9", RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-    if (dnn->library.file == NULL)
-        return EBB_FAIL(dnn->library.ctx, EBB_UNSUPPORTED,
-                        "libcudnn.so.9 cannot be loaded: %s\ninstall cuDNN 9, or put its folder "
-                        "into LD_LIBRARY_PATH",
-                        dlerror());
-    EBB_TRY(find_calls(dnn));
+    static const char hint[] = "install cuDNN 9.18 or newer, or activate a Python environment that "
+                               "has it (pip install nvidia-cudnn-cu13)";
+    EBB_TRY(ebb_library_open(dnn->library.ctx, "libcudnn.so.9", hint, &dnn->library.file));
+    EBB_TRY(ebb_library_find(dnn->library.file, functions, sizeof functions / sizeof functions[0],
+                             &dnn->library.calls));
     size_t version = dnn->library.calls.cudnnGetVersion();
     snprintf(dnn->library.version, sizeof dnn->library.version, "cuDNN %zu.%zu.%zu",
              version / 10000, version / 100 % 100, version % 100);
     if (version >= VERSION_LOWEST) return EBB_OK;
-    return EBB_FAIL(dnn->library.ctx, EBB_UNSUPPORTED,
-                    "%s is too old for attention: 9.18 is the lowest", dnn->library.version);
+    return ebb_library_refuse(dnn->library.file, dnn->library.version, "9.18 or newer", hint);
 }
 
 enum ebb_status ebb_cudnn_open(struct ebb_ctx *ctx, struct ebb_cudnn **dnn_out)
@@ -120,7 +110,7 @@ void ebb_cudnn_close(struct ebb_cudnn *dnn)
     if (dnn == NULL) return;
     for (int i = 0; i < dnn->plans; i++) drop_plan(dnn, &dnn->plan[i]);
     if (dnn->handle != NULL) dnn->library.calls.cudnnDestroy(dnn->handle);
-    if (dnn->library.file != NULL) dlclose(dnn->library.file);
+    ebb_library_close(dnn->library.file);
     ebb_mem_free(dnn->library.ctx, dnn->plan);
     ebb_mem_free(dnn->library.ctx, dnn->cache);
     ebb_mem_free(dnn->library.ctx, dnn);
