@@ -54,12 +54,12 @@ static void draw_capacity(struct world *w)
                                             .kv_heads = draw(w, 0, 1) * (kv_heads + 1) / 2,
                                             .block = blocks[draw(w, 0, 4)],
                                             .exact = draw(w, 0, 3) == 0};
-    w->frame = (struct ebb_cudnn_frame){&w->shape, &w->options, draw_size(w, 1 << 18),
-                                        draw(w, 0, 1) == 1};
+    w->frame =
+        (struct ebb_cudnn_frame){&w->shape, &w->options, draw_size(w, 1 << 18), draw(w, 0, 1) == 1};
     w->longest = draw(w, 0, 2) == 0 ? w->frame.rows : draw_size(w, w->frame.rows);
     w->docs = draw(w, 0, 3) == 0 ? 0 : draw_size(w, DOCS);
-    w->reserved = ebb_cudnn_workspace(&w->shape, w->frame.rows, w->longest, w->frame.backward,
-                                      &w->options);
+    w->reserved =
+        ebb_cudnn_workspace(&w->shape, w->frame.rows, w->longest, w->frame.backward, &w->options);
 }
 
 static bool same_form(const struct ebb_cudnn_form *a, const struct ebb_cudnn_form *b)
@@ -94,8 +94,7 @@ static void draw_run(struct world *w)
     for (int64_t i = 0; i < docs; i++) {
         int64_t most = left < w->longest ? left : w->longest, rows = 0;
         if (most > 0 && draw(w, 0, 7) > 0) rows = draw(w, 0, 1) ? most : draw_size(w, most);
-        if (i > 0 && docs > 4 && rows > 2 * w->frame.rows / docs)
-            rows = draw_size(w, rows / 8 + 1);
+        if (i > 0 && docs > 4 && rows > 2 * w->frame.rows / docs) rows = draw_size(w, rows / 8 + 1);
         w->starts[i + 1] = w->starts[i] + (int32_t)rows;
         left -= rows;
         if (rows > w->input.longest) w->input.longest = rows;
@@ -108,7 +107,7 @@ static void draw_run(struct world *w)
 static int64_t taken(const struct ebb_cudnn_sizes *s)
 {
     const int64_t a = EBB_CUDNN_ALIGN;
-    int64_t bytes[8] = {s->delta,    s->sum,      s->part[0],  s->part[1],
+    int64_t bytes[8] = {s->delta,   s->sum,      s->part[0],  s->part[1],
                         s->part[2], s->whole[0], s->whole[1], s->whole[2]};
     int64_t all = a - 1; /* a scratch that starts just behind a multiple */
     all += EBB_CUDNN_DATA * ((EBB_CUDNN_OFFSETS_BYTES + a - 1) / a * a);
@@ -298,6 +297,10 @@ static void long_documents_go_in_blocks_only_if_deterministic(void **state)
     assert_int_equal(r.docs[0].from[0], 0);
     assert_int_equal(r.docs[1].from[0], 2);
     assert_int_equal(r.docs[2].from[0], 1);
+    const struct ebb_attention_shape shape = {
+        .heads = 4, .kv_heads = 2, .qk_dim = 64, .v_dim = 64, .scale = 1};
+    const struct ebb_cudnn_frame frame = {&shape, &blocks, 65536, true};
+    assert_int_equal(ebb_cudnn_sizes(&frame, 512).plan, ebb_cudnn_sizes(&frame, 65536).plan);
     r = record_of(&whole, 4096, 3, starts);
     assert_int_equal(r.count, 2);
     assert_false(r.form[0].piece || r.form[1].piece);

@@ -59,8 +59,8 @@ static void take_all(struct work *w, const struct ebb_view *scratch)
 {
     w->scratch = ebb_view_data(w->env, scratch);
     w->scratch_bytes = w->scratch == NULL ? 0 : scratch->cols;
-    w->taken = (int64_t)((EBB_CUDNN_ALIGN - (uintptr_t)w->scratch % EBB_CUDNN_ALIGN) %
-                         EBB_CUDNN_ALIGN);
+    w->taken =
+        (int64_t)((EBB_CUDNN_ALIGN - (uintptr_t)w->scratch % EBB_CUDNN_ALIGN) % EBB_CUDNN_ALIGN);
     for (int i = 0; i < EBB_CUDNN_DATA; i++)
         w->lengths.offsets[i] = take(w, EBB_CUDNN_OFFSETS_BYTES);
     w->lengths.queries = take(w, EBB_CUDNN_LENGTHS_BYTES);
@@ -189,9 +189,9 @@ static enum ebb_status run_block(struct work *w, const struct ebb_cudnn_form *pi
 
 static enum ebb_status clear(const struct work *w, float *sum, int64_t count)
 {
-    return cuda(
-        w, (int)cudaMemsetAsync(sum, 0, (size_t)count * sizeof *sum, (cudaStream_t)w->stream),
-        "clearing of sums");
+    return cuda(w,
+                (int)cudaMemsetAsync(sum, 0, (size_t)count * sizeof *sum, (cudaStream_t)w->stream),
+                "clearing of sums");
 }
 
 /* Sum k (dq, dk, dv) to its rows from a token on. */
@@ -209,8 +209,7 @@ static enum ebb_status run_blocks(struct work *w, const struct ebb_cudnn_form *p
                                   const struct doc *doc)
 {
     const int64_t block = w->sizes.block, dim = w->frame.shape->qk_dim;
-    for (int k = 1; k < 3; k++)
-        EBB_TRY(clear(w, w->whole[k], doc->rows * w->sizes.kv_heads * dim));
+    for (int k = 1; k < 3; k++) EBB_TRY(clear(w, w->whole[k], doc->rows * w->sizes.kv_heads * dim));
     for (int64_t i = 0; i < doc->rows; i += block) {
         int64_t queries = block_rows(w, doc, i);
         EBB_TRY(clear(w, w->whole[0], queries * w->sizes.heads * dim));

@@ -405,8 +405,7 @@ static enum ebb_status make_place(struct ebb_cudnn *dnn)
 {
     if (dnn->plans < dnn->places) return EBB_OK;
     int places = dnn->places > 0 ? dnn->places * 2 : PLANS_FIRST;
-    struct plan *plan =
-        ebb_mem_realloc(dnn->library.ctx, dnn->plan, (size_t)places * sizeof *plan);
+    struct plan *plan = ebb_mem_realloc(dnn->library.ctx, dnn->plan, (size_t)places * sizeof *plan);
     if (plan == NULL) return EBB_NO_MEMORY;
     dnn->plan = plan;
     dnn->places = places;

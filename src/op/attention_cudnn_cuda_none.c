@@ -46,8 +46,7 @@ static enum ebb_status never(const struct ebb_cudnn *dnn)
 
 enum ebb_status ebb_cudnn_prepare_forward(struct ebb_cudnn *dnn,
                                           const struct ebb_cudnn_options *options, int64_t docs,
-                                          int64_t longest,
-                                          const struct ebb_attention_forward *args)
+                                          int64_t longest, const struct ebb_attention_forward *args)
 {
     (void)options, (void)docs, (void)longest, (void)args;
     return never(dnn);

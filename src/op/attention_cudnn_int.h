@@ -215,8 +215,8 @@ int ebb_cudnn_fill_piece(int64_t queries, int64_t keys, const struct ebb_cudnn_l
 /* sum[i, j] += part[i, j], and to[i, j] = sum[i, j] as bf16. */
 int ebb_cudnn_add(float *sum, int64_t sum_stride, const void *part, int64_t part_stride,
                   int64_t rows, int64_t cols, void *stream);
-int ebb_cudnn_store(void *to, int64_t to_stride, const float *sum, int64_t sum_stride,
-                    int64_t rows, int64_t cols, void *stream);
+int ebb_cudnn_store(void *to, int64_t to_stride, const float *sum, int64_t sum_stride, int64_t rows,
+                    int64_t cols, void *stream);
 
 #ifdef __cplusplus
 }
