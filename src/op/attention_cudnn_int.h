@@ -57,9 +57,9 @@ enum ebb_status ebb_cudnn_set_cache(struct ebb_cudnn *dnn, const char *dir);
  * This and the workspace are known without CUDA too. */
 bool ebb_cudnn_takes(const struct ebb_attention_shape *shape, enum ebb_dtype dtype, char *why,
                      size_t why_bytes);
-/* Bytes of scratch for micro-batches of up to `tokens` tokens whose longest document has up to
- * `longest`; enough for any number of documents. The sizes behind it are those of cuDNN 9.19's
- * plans; a plan that wants more is an error that names both numbers. */
+/* Bytes of scratch for micro-batches of up to `tokens` tokens (args->q.rows) whose longest document
+ * has up to `longest`; enough for any number of documents. The sizes behind it are those of cuDNN
+ * 9.19's plans; a plan that wants more is an error that names both numbers. */
 int64_t ebb_cudnn_workspace(const struct ebb_attention_shape *shape, int64_t tokens,
                             int64_t longest, bool backward,
                             const struct ebb_cudnn_options *options);
