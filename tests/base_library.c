@@ -165,6 +165,19 @@ static void conda_has_them_in_lib_or_in_wheels_and_comes_after_venv(void **state
     is_found(room, "libebb_c.so.13", "own");
 }
 
+static void the_wheels_of_the_first_python_on_the_path_are_found(void **state)
+{
+    struct room *room = *state;
+    const char *wheel = "env/lib/python3.13/site-packages/nvidia/cudnn/lib";
+    char *before = strdup(getenv("PATH"));
+    put(room, "env/bin", "python3", NO_LIBRARY);
+    put(room, wheel, "libebb_w.so.9", WHOLE);
+    set(room, "PATH", "bin", "env/bin");
+    is_found(room, "libebb_w.so.9", "env/bin/../lib/python3.13/site-packages/nvidia/cudnn/lib");
+    assert_int_equal(setenv("PATH", before, 1), 0);
+    free(before);
+}
+
 static void a_file_that_cannot_be_loaded_is_passed_over(void **state)
 {
     struct room *room = *state;
@@ -217,13 +230,13 @@ static void a_file_that_lacks_what_it_needs_is_told_from_one_that_is_nowhere(voi
     set(room, "EBB_LIBRARY_PATH", "a", NULL);
     refuses(room, "libebb_q.so.1");
     snprintf(part, sizeof part,
-             "libebb_q.so.1 cannot be loaded\n  found: %s/a/libebb_q.so.1: ", room->dir);
+             "libebb_q.so.1 cannot be used\n  found: %s/a/libebb_q.so.1: ", room->dir);
     says(room, part);
     says(room, "libq.so.6");
     says(room, "\n  install it\n");
     put(room, "a", "libebb_r.so.1", NO_LIBRARY);
     refuses(room, "libebb_r.so.1");
-    says(room, "libebb_r.so.1 cannot be loaded\n  found: ");
+    says(room, "libebb_r.so.1 cannot be used\n  found: ");
 }
 
 static void a_library_one_can_do_without_leaves_no_error(void **state)
@@ -238,6 +251,37 @@ static void a_library_one_can_do_without_leaves_no_error(void **state)
     ebb_str_free(room->ctx, &why);
     assert_int_equal(ebb_library_try(room->ctx, "libebb_t.so.1", &library, NULL), EBB_OK);
     assert_null(library);
+}
+
+/* The copy in folder b is of the version that is wanted. */
+static bool suits_b(void *(*symbol)(void *handle, const char *name), void *handle, char *found,
+                    size_t found_bytes)
+{
+    Dl_info from;
+    bool b = dladdr(symbol(handle, "zlibVersion"), &from) != 0 && strstr(from.dli_fname, "/b/");
+    snprintf(found, found_bytes, "z %d", b ? 2 : 1);
+    return b;
+}
+
+static void a_copy_of_an_unsuitable_version_is_passed_over(void **state)
+{
+    struct room *room = *state;
+    struct ebb_library *library;
+    const struct ebb_library_version version = {.wanted = "2 or newer", .suits = suits_b};
+    put(room, "a", "libebb_v.so.1", WHOLE);
+    set(room, "EBB_LIBRARY_PATH", "a", NULL);
+    assert_int_equal(
+        ebb_library_open_version(room->ctx, "libebb_v.so.1", "install z", &version, &library),
+        EBB_UNSUPPORTED);
+    says(room, "libebb_v.so.1 cannot be used\n  found: /tmp/ebb_library_");
+    says(room, "/a/libebb_v.so.1: z 1; 2 or newer is wanted\n  install z\n");
+    put(room, "b", "libebb_v.so.1", WHOLE);
+    set(room, "EBB_LIBRARY_PATH", "a", "b");
+    assert_int_equal(
+        ebb_library_open_version(room->ctx, "libebb_v.so.1", "install z", &version, &library),
+        EBB_OK);
+    assert_non_null(strstr(ebb_library_path(library), "/b/libebb_v.so.1"));
+    ebb_library_close(library);
 }
 
 /* ---- functions ------------------------------------------------------------------------------- */
@@ -317,12 +361,14 @@ int main(void)
         CASE(the_folders_of_ebb_library_path_come_before_the_loader),
         CASE(wheels_of_an_active_environment_are_found),
         CASE(conda_has_them_in_lib_or_in_wheels_and_comes_after_venv),
+        CASE(the_wheels_of_the_first_python_on_the_path_are_found),
         CASE(a_file_that_cannot_be_loaded_is_passed_over),
         CASE(a_library_that_is_nowhere_says_where_was_looked),
         CASE(another_version_is_named),
         CASE(a_file_that_lacks_what_it_needs_is_told_from_one_that_is_nowhere),
         CASE(a_library_one_can_do_without_leaves_no_error),
         CASE(a_table_is_filled_and_a_missing_function_named),
+        CASE(a_copy_of_an_unsuitable_version_is_passed_over),
         CASE(an_unsuitable_version_is_refused_with_both_versions),
         CASE(want_of_memory_is_told_at_every_place),
     };

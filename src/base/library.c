@@ -20,10 +20,11 @@ struct ebb_library {
 struct search {
     struct ebb_ctx *ctx;
     const char *file;
+    const struct ebb_library_version *version; /* NULL: any will do */
     void *handle;
     enum ebb_status status; /* not EBB_OK: no memory */
     struct ebb_str looked;  /* places, with ", " between them */
-    struct ebb_str broken;  /* the first file that could not be loaded, and why */
+    struct ebb_str broken;  /* the first file that is of no use, and why */
     struct ebb_str instead; /* the first file of another version */
 };
 
@@ -67,10 +68,37 @@ static bool is_nowhere(const struct search *s, const char *text)
     return strncmp(text, s->file, length) == 0 && text[length] == ':';
 }
 
-/* What stays loaded needs no count of its users. */
-static void *load(const char *name)
+static const char *path_of(void *handle, const char *otherwise)
 {
-    return dlopen(name, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    struct link_map *map = NULL;
+    bool known = dlinfo(handle, RTLD_DI_LINKMAP, &map) == 0 && map->l_name[0] != '\0';
+    return known ? map->l_name : otherwise;
+}
+
+/* Drops a copy that does not suit. */
+static void judge(struct search *s, const char *name)
+{
+    char found[96] = "";
+    if (s->version == NULL || s->version->suits(dlsym, s->handle, found, sizeof found)) return;
+    if (s->broken.bytes == 0) {
+        say(s, &s->broken, path_of(s->handle, name), ": ", found);
+        say(s, &s->broken, "; ", s->version->wanted, " is wanted");
+    }
+    dlclose(s->handle);
+    s->handle = NULL;
+}
+
+/* What suits stays loaded and needs no count of its users. */
+static bool load(struct search *s, const char *name)
+{
+    s->handle = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+    if (s->handle == NULL) return false;
+    judge(s, name);
+    if (s->handle != NULL) {
+        void *again = dlopen(path_of(s->handle, name), RTLD_NOW | RTLD_NOLOAD | RTLD_NODELETE);
+        if (again != NULL) dlclose(again);
+    }
+    return true;
 }
 
 static void ask_loader(struct search *s)
@@ -78,8 +106,7 @@ static void ask_loader(struct search *s)
     const char *path = getenv("LD_LIBRARY_PATH");
     if (path == NULL || path[0] == '\0') path = "not set";
     say(s, &s->looked, "the loader's folders (LD_LIBRARY_PATH: ", path, ")");
-    s->handle = load(s->file);
-    if (s->handle != NULL) return;
+    if (load(s, s->file)) return;
     const char *text = reason();
     if (!is_nowhere(s, text) && s->broken.bytes == 0)
         say(s, &s->broken, "in one of the loader's folders", ": ", text);
@@ -89,8 +116,7 @@ static void ask_loader(struct search *s)
 
 static void try_path(struct search *s, const char *path)
 {
-    s->handle = load(path);
-    if (s->handle == NULL && s->broken.bytes == 0) say(s, &s->broken, path, ": ", reason());
+    if (!load(s, path) && s->broken.bytes == 0) say(s, &s->broken, path, ": ", reason());
 }
 
 /* "libcudnn.so.9" of another version in the same folder. */
@@ -180,11 +206,35 @@ static void ask_place(struct search *s, int i)
     ebb_str_free(s->ctx, &pattern);
 }
 
+/* The environment whose python3 the shell would run, though VIRTUAL_ENV may not be set. */
+static void ask_path(struct search *s)
+{
+    const char *list = getenv("PATH");
+    while (list != NULL && *list != '\0' && s->handle == NULL && s->status == EBB_OK) {
+        size_t bytes = strcspn(list, ":");
+        char *python = ebb_mem_format(s->ctx, "%.*s/python3", (int)bytes, list);
+        struct ebb_str pattern = {0};
+        if (python == NULL) s->status = EBB_NO_MEMORY;
+        bool here = bytes > 0 && python != NULL && ebb_file_exists(python);
+        ebb_mem_free(s->ctx, python);
+        if (here) {
+            add_literal(s, &pattern, list, bytes);
+            say(s, &pattern, "/../lib/python3*/site-packages/nvidia/*/lib", "", "");
+            say(s, &s->looked, ", the wheels of python3 in ", pattern.data, "");
+            if (s->status == EBB_OK) try_pattern(s, pattern.data);
+            ebb_str_free(s->ctx, &pattern);
+            return;
+        }
+        list += bytes + (list[bytes] == ':');
+    }
+}
+
 static void look(struct search *s)
 {
     ask_variable(s);
     if (s->handle == NULL) ask_loader(s);
     for (int i = 0; i < PLACES && s->handle == NULL && s->status == EBB_OK; i++) ask_place(s, i);
+    if (s->handle == NULL && s->status == EBB_OK) ask_path(s);
 }
 
 /* ---- what came of it ------------------------------------------------------------------------- */
@@ -192,7 +242,7 @@ static void look(struct search *s)
 static void tell(struct search *s, struct ebb_str *why)
 {
     if (s->broken.bytes > 0) {
-        say(s, why, s->file, " cannot be loaded\n  found: ", s->broken.data);
+        say(s, why, s->file, " cannot be used\n  found: ", s->broken.data);
     } else {
         say(s, why, s->file, " was not found\n  looked in: ", s->looked.data);
         if (s->instead.bytes > 0)
@@ -203,7 +253,6 @@ static void tell(struct search *s, struct ebb_str *why)
 /* Takes the handle over. */
 static enum ebb_status make(struct search *s, struct ebb_library **library_out)
 {
-    struct link_map *map = NULL;
     struct ebb_library *library = ebb_mem_alloc(s->ctx, sizeof *library);
     if (library == NULL) {
         dlclose(s->handle);
@@ -212,10 +261,7 @@ static enum ebb_status make(struct search *s, struct ebb_library **library_out)
     library->ctx = s->ctx;
     library->handle = s->handle;
     library->file = ebb_mem_strdup(s->ctx, s->file);
-    if (dlinfo(s->handle, RTLD_DI_LINKMAP, &map) != 0 || map->l_name[0] == '\0')
-        library->path = ebb_mem_strdup(s->ctx, s->file);
-    else
-        library->path = ebb_mem_strdup(s->ctx, map->l_name);
+    library->path = ebb_mem_strdup(s->ctx, path_of(s->handle, s->file));
     if (library->file == NULL || library->path == NULL) {
         ebb_library_close(library);
         return EBB_NO_MEMORY;
@@ -225,10 +271,11 @@ static enum ebb_status make(struct search *s, struct ebb_library **library_out)
     return EBB_OK;
 }
 
-enum ebb_status ebb_library_try(struct ebb_ctx *ctx, const char *file, struct ebb_library **library,
-                                struct ebb_str *why)
+static enum ebb_status search(struct ebb_ctx *ctx, const char *file,
+                              const struct ebb_library_version *version,
+                              struct ebb_library **library, struct ebb_str *why)
 {
-    struct search s = {.ctx = ctx, .file = file};
+    struct search s = {.ctx = ctx, .file = file, .version = version};
     *library = NULL;
     look(&s);
     if (s.status != EBB_OK && s.handle != NULL)
@@ -243,11 +290,24 @@ enum ebb_status ebb_library_try(struct ebb_ctx *ctx, const char *file, struct eb
     return s.status;
 }
 
+enum ebb_status ebb_library_try(struct ebb_ctx *ctx, const char *file, struct ebb_library **library,
+                                struct ebb_str *why)
+{
+    return search(ctx, file, NULL, library, why);
+}
+
 enum ebb_status ebb_library_open(struct ebb_ctx *ctx, const char *file, const char *hint,
                                  struct ebb_library **library)
 {
+    return ebb_library_open_version(ctx, file, hint, NULL, library);
+}
+
+enum ebb_status ebb_library_open_version(struct ebb_ctx *ctx, const char *file, const char *hint,
+                                         const struct ebb_library_version *version,
+                                         struct ebb_library **library)
+{
     struct ebb_str why = {0};
-    enum ebb_status status = ebb_library_try(ctx, file, library, &why);
+    enum ebb_status status = search(ctx, file, version, library, &why);
     if (status == EBB_OK && *library == NULL)
         status = EBB_FAIL(ctx, EBB_UNSUPPORTED,
                           "%s\n  %s\n  elsewhere? name its folder: "

@@ -11,6 +11,8 @@
  *   4. an active Python environment: the wheels' nvidia/NAME/lib below VIRTUAL_ENV and
  *      CONDA_PREFIX, and conda's own lib.
  *   5. the wheels below /usr/local/lib, where containers have them.
+ *   6. the wheels beside the python3 that is first on PATH, which may be an environment's though
+ *      VIRTUAL_ENV is not set.
  *
  * A file that is found but cannot be loaded is passed over, and named if no other can be. What was
  * loaded stays loaded: NVIDIA's libraries have threads and caches of their own.
@@ -35,6 +37,17 @@ struct ebb_library;
  * could not be loaded. The caller closes. */
 enum ebb_status ebb_library_open(struct ebb_ctx *ctx, const char *file, const char *hint,
                                  struct ebb_library **library);
+/* The same where versions matter that have one file name: a copy that does not suit is passed over
+ * and named if no other does. */
+struct ebb_library_version {
+    const char *wanted; /* "9.18 or newer" */
+    /* Writes the copy's version, "cuDNN 9.14.0"; `symbol` looks a function up in it. */
+    bool (*suits)(void *(*symbol)(void *handle, const char *name), void *handle, char *found,
+                  size_t found_bytes);
+};
+enum ebb_status ebb_library_open_version(struct ebb_ctx *ctx, const char *file, const char *hint,
+                                         const struct ebb_library_version *version,
+                                         struct ebb_library **library);
 /* For a library that one can do without: no failure is recorded. Where it is not there, `library`
  * is NULL and `why` (may be NULL) has the text. Fails only for want of memory. */
 enum ebb_status ebb_library_try(struct ebb_ctx *ctx, const char *file, struct ebb_library **library,

@@ -62,18 +62,35 @@ static const struct ebb_library_function functions[] = {
 #undef FUNCTION
 };
 
+static void write_version(size_t version, char *out, size_t bytes)
+{
+    snprintf(out, bytes, "cuDNN %zu.%zu.%zu", version / 10000, version / 100 % 100, version % 100);
+}
+
+static bool suits(void *(*symbol)(void *handle, const char *name), void *handle, char *found,
+                  size_t found_bytes)
+{
+    void *function = symbol(handle, "cudnnGetVersion");
+    __typeof__(cudnnGetVersion) *version;
+    snprintf(found, found_bytes, "no cuDNN");
+    if (function == NULL) return false;
+    memcpy(&version, &function, sizeof version);
+    write_version(version(), found, found_bytes);
+    return version() >= VERSION_LOWEST;
+}
+
 static enum ebb_status open_file(struct ebb_cudnn *dnn)
 {
     static const char hint[] = "install cuDNN 9.18 or newer, or activate a Python environment that "
                                "has it (pip install nvidia-cudnn-cu13)";
-    EBB_TRY(ebb_library_open(dnn->library.ctx, "libcudnn.so.9", hint, &dnn->library.file));
+    static const struct ebb_library_version version = {.wanted = "9.18 or newer", .suits = suits};
+    EBB_TRY(ebb_library_open_version(dnn->library.ctx, "libcudnn.so.9", hint, &version,
+                                     &dnn->library.file));
     EBB_TRY(ebb_library_find(dnn->library.file, functions, sizeof functions / sizeof functions[0],
                              &dnn->library.calls));
-    size_t version = dnn->library.calls.cudnnGetVersion();
-    snprintf(dnn->library.version, sizeof dnn->library.version, "cuDNN %zu.%zu.%zu",
-             version / 10000, version / 100 % 100, version % 100);
-    if (version >= VERSION_LOWEST) return EBB_OK;
-    return ebb_library_refuse(dnn->library.file, dnn->library.version, "9.18 or newer", hint);
+    write_version(dnn->library.calls.cudnnGetVersion(), dnn->library.version,
+                  sizeof dnn->library.version);
+    return EBB_OK;
 }
 
 enum ebb_status ebb_cudnn_open(struct ebb_ctx *ctx, struct ebb_cudnn **dnn_out)
