@@ -12,7 +12,7 @@ static __global__ void delay_kernel(long long nanoseconds)
     } while (now - start < nanoseconds);
 }
 
-cudaError_t ebb_cuda_delay(cudaStream_t stream, int microseconds)
+cudaError_t ebb_cuda_run_delay(cudaStream_t stream, int microseconds)
 {
     delay_kernel<<<1, 1, 0, stream>>>((long long)microseconds * 1000);
     return cudaGetLastError();
