@@ -5,7 +5,9 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "device/device.h"
 
+#include <signal.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/number.h"
 #include "device/device_int.h"
@@ -98,6 +100,29 @@ int ebb_device_delay(uint64_t delay_key, uint64_t number, int delay_us)
     uint32_t words[4];
     ebb_philox(delay_key, number, words);
     return (int)(words[0] % ((uint32_t)delay_us + 1u));
+}
+
+/* Faults of the thread itself and the profiler's clock are its own business. */
+static void block_signals(sigset_t *before)
+{
+    sigset_t blocked;
+    sigfillset(&blocked);
+    const int own[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP, SIGPROF};
+    for (size_t i = 0; i < sizeof own / sizeof own[0]; i++) sigdelset(&blocked, own[i]);
+    pthread_sigmask(SIG_SETMASK, &blocked, before);
+}
+
+enum ebb_status ebb_device_thread_start(struct ebb_ctx *ctx, const char *name,
+                                        void *(*main)(void *user), void *user, pthread_t *thread)
+{
+    sigset_t before;
+    block_signals(&before);
+    int error = pthread_create(thread, NULL, main, user);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (error != 0)
+        return EBB_FAIL(ctx, EBB_DEVICE, "cannot start the thread '%s': %s", name, strerror(error));
+    pthread_setname_np(*thread, name);
+    return EBB_OK;
 }
 
 enum ebb_status ebb_device_create(struct ebb_ctx *ctx, const struct ebb_device_options *options,

@@ -21,7 +21,6 @@
 #include <math.h>
 #include <omp.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -636,17 +635,6 @@ static void cpu_free(struct ebb_device *device)
     ebb_mem_free(device->ctx, own);
 }
 
-/* Signals from outside are the main thread's business; faults of the thread itself and the
- * profiler's clock are not. */
-static void block_signals(sigset_t *before)
-{
-    sigset_t blocked;
-    sigfillset(&blocked);
-    const int own[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP, SIGPROF};
-    for (size_t i = 0; i < sizeof own / sizeof own[0]; i++) sigdelset(&blocked, own[i]);
-    pthread_sigmask(SIG_SETMASK, &blocked, before);
-}
-
 static enum ebb_status start_queue(struct cpu_device *device, enum ebb_queue id,
                                    const struct ebb_device_options *options)
 {
@@ -660,15 +648,9 @@ static enum ebb_status start_queue(struct cpu_device *device, enum ebb_queue id,
     queue->delay_key = ebb_random_key(options->delay_seed, 0, 0, 0, (uint32_t)id);
     queue->ring = ebb_mem_alloc(device->base.ctx, RING * sizeof *queue->ring);
     if (queue->ring == NULL) return EBB_NO_MEMORY;
-    sigset_t before;
-    block_signals(&before);
-    int error = pthread_create(&queue->thread, NULL, queue_main, queue);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (error != 0)
-        return EBB_FAIL(device->base.ctx, EBB_DEVICE, "cannot start the thread of queue %s: %s",
-                        ebb_queue_name(id), strerror(error));
+    EBB_TRY(ebb_device_thread_start(device->base.ctx, thread_names[id], queue_main, queue,
+                                    &queue->thread));
     queue->started = true;
-    pthread_setname_np(queue->thread, thread_names[id]);
     return EBB_OK;
 }
 

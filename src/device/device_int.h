@@ -7,6 +7,8 @@
 #ifndef EBB_DEVICE_INT_H
 #define EBB_DEVICE_INT_H
 
+#include <pthread.h>
+
 #include "device/device.h"
 
 #ifdef __cplusplus
@@ -84,6 +86,11 @@ const struct ebb_device_backend *ebb_device_backend_cuda(void);
 int ebb_device_default_delay(void);
 /* Microseconds that the command `number` of a queue waits, up to delay_us. */
 int ebb_device_delay(uint64_t delay_key, uint64_t number, int delay_us);
+
+/* A thread that leaves signals from outside to the main thread. EBB_DEVICE where the system refuses
+ * it. The name has 15 letters at most. */
+enum ebb_status ebb_device_thread_start(struct ebb_ctx *ctx, const char *name,
+                                        void *(*main)(void *user), void *user, pthread_t *thread);
 
 const char *ebb_queue_name(enum ebb_queue queue); /* "compute", "out", "in" */
 const char *ebb_space_name(enum ebb_space space); /* "device", "host" */
