@@ -42,9 +42,11 @@ struct rig {
     enum ebb_queue recorded_on[EVENTS];
     struct call *call;
     int calls;
-    char *memory;      /* that the "GPU" does not reach */
-    int64_t fail_copy; /* the nth copy of any queue fails; 0: none */
-    atomic_int looked; /* copies of a queue that touched `memory`: there must be none */
+    char *memory;       /* that the "GPU" does not reach */
+    int64_t fail_copy;  /* the nth copy of any queue fails; 0: none */
+    atomic_int touched; /* copies of a queue to or from `memory`: there must be none */
+    uint64_t gate;      /* a word that a case opens */
+    int looks;
 };
 
 static void drop_line(void *user, enum ebb_log_level level, const char *topic, const char *text)
@@ -73,7 +75,7 @@ static enum ebb_status run_call(const struct ebb_queue_env *env, const void *arg
         atomic_store((_Atomic uint64_t *)call->word, call->value);
     } else {
         if (in_memory(call->rig, call->to) || in_memory(call->rig, call->from))
-            atomic_fetch_add(&call->rig->looked, 1);
+            atomic_fetch_add(&call->rig->touched, 1);
         memcpy(call->to, call->from, call->bytes);
     }
     return EBB_OK;
@@ -107,6 +109,13 @@ static enum ebb_status lane_copy(void *user, void *to, const void *from, size_t 
     return enqueue(lane, (struct call){.kind = CALL_COPY, .to = to, .from = from, .bytes = bytes});
 }
 
+/* What a look finds beyond help here is a gate that nobody opens. */
+static void lane_look(void *user)
+{
+    struct rig *rig = ((struct lane *)user)->rig;
+    if (++rig->looks == 2) atomic_store((_Atomic uint64_t *)&rig->gate, 1);
+}
+
 static void rig_start(struct rig *rig, size_t slot_bytes, int delay_us, uint64_t seed)
 {
     memset(rig, 0, sizeof *rig);
@@ -130,7 +139,8 @@ static void rig_start(struct rig *rig, size_t slot_bytes, int delay_us, uint64_t
         lane->slots = malloc(EBB_BOUNCE_SLOTS * slot_bytes);
         lane->words = calloc(EBB_BOUNCE_WORDS, sizeof *lane->words);
         assert_true(lane->slots != NULL && lane->words != NULL);
-        const struct ebb_bounce_options bounce = {.queue = {lane, lane_wait, lane_write, lane_copy},
+        const struct ebb_bounce_options bounce = {.queue = {lane, lane_wait, lane_write, lane_copy,
+                                                            lane_look},
                                                   .thread_name = "bounce",
                                                   .slots = lane->slots,
                                                   .slot_bytes = slot_bytes,
@@ -218,7 +228,7 @@ static void bounced_copies_on_all_queues_are_byte_exact(size_t slot_bytes, int d
         traffic_end(&run, device, rig.memory);
         traffic.seed++;
     }
-    assert_int_equal(atomic_load(&rig.looked), 0);
+    assert_int_equal(atomic_load(&rig.touched), 0);
     rig_end(&rig);
 }
 
@@ -247,13 +257,12 @@ static void enqueueing_does_not_wait_for_the_queue(void **state)
     skip();
 #endif
     struct rig rig;
-    uint64_t gate = 0;
     rig_start(&rig, 1024, 0, 1);
     char *device = ebb_device_base(rig.device, EBB_SPACE_DEVICE);
     memset(device, 1, BYTES);
     memset(rig.memory, 0, BYTES);
     struct lane *out = &rig.lane[EBB_QUEUE_OUT], *in = &rig.lane[EBB_QUEUE_IN];
-    assert_int_equal(lane_wait(out, &gate, 1), EBB_OK);
+    assert_int_equal(lane_wait(out, &rig.gate, 1), EBB_OK);
     assert_int_equal(ebb_bounce_out(out->bounce, rig.memory, device, BYTES / 2), EBB_OK);
     assert_int_equal(rig_record(&rig, EBB_QUEUE_OUT, 0), EBB_OK);
     assert_int_equal(rig_wait(&rig, EBB_QUEUE_IN, 0), EBB_OK);
@@ -262,7 +271,7 @@ static void enqueueing_does_not_wait_for_the_queue(void **state)
     assert_int_equal(rig.memory[0], 0);
     assert_false(ebb_bounce_reached(out->bounce, 1));
     memset(device, 2, BYTES / 2); /* the queue has not looked yet */
-    atomic_store((_Atomic uint64_t *)&gate, 1);
+    atomic_store((_Atomic uint64_t *)&rig.gate, 1);
     assert_int_equal(rig_sync(&rig), EBB_OK);
     for (int i = 0; i < BYTES / 2; i++) {
         assert_int_equal(rig.memory[i], 2);
@@ -310,12 +319,11 @@ static void what_a_lost_device_owes_is_given_up(void **state)
 {
     (void)state;
     struct rig rig;
-    uint64_t gate = 0;
     rig_start(&rig, 1000, 0, 1);
     char *device = ebb_device_base(rig.device, EBB_SPACE_DEVICE);
     struct lane *lane = &rig.lane[EBB_QUEUE_IN];
     memset(rig.memory, 1, BYTES);
-    assert_int_equal(lane_wait(lane, &gate, 1), EBB_OK);
+    assert_int_equal(lane_wait(lane, &rig.gate, 1), EBB_OK);
 #ifdef EBB_TORTURE
     const int64_t bytes = 1000;
 #else
@@ -325,8 +333,28 @@ static void what_a_lost_device_owes_is_given_up(void **state)
     ebb_bounce_abandon(lane->bounce);
     ebb_bounce_drain(lane->bounce, true); /* returns */
     assert_int_equal(rig.memory[0], 1);   /* and nothing was copied */
-    atomic_store((_Atomic uint64_t *)&gate, 1);
+    atomic_store((_Atomic uint64_t *)&rig.gate, 1);
     assert_int_equal(ebb_device_sync(rig.device), EBB_OK);
+    rig_end(&rig);
+}
+
+static void enqueueing_looks_around_while_there_is_no_room(void **state)
+{
+    (void)state;
+    struct rig rig;
+    rig_start(&rig, 1000, 0, 1);
+    struct lane *lane = &rig.lane[EBB_QUEUE_IN];
+    memset(rig.memory, 1, BYTES);
+    rig.memory[0] = 4;
+    assert_int_equal(lane_wait(lane, &rig.gate, 1), EBB_OK);
+    ebb_bounce_waited(lane->bounce);
+    for (int i = 0; i < 5000; i++)
+        assert_int_equal(ebb_bounce_within(lane->bounce, rig.memory + i + 1, rig.memory + i, 1),
+                         EBB_OK);
+    assert_true(rig.looks >= 2);
+    assert_int_equal(rig_sync(&rig), EBB_OK);
+    assert_int_equal(rig.memory[5000], 4);
+    assert_int_equal(rig.memory[5001], 1);
     rig_end(&rig);
 }
 
@@ -353,6 +381,7 @@ int main(void)
         cmocka_unit_test(enqueueing_does_not_wait_for_the_queue),
         cmocka_unit_test(a_copy_that_cannot_be_enqueued_holds_nobody_up),
         cmocka_unit_test(what_a_lost_device_owes_is_given_up),
+        cmocka_unit_test(enqueueing_looks_around_while_there_is_no_room),
         cmocka_unit_test(freeing_ends_the_thread_also_with_pieces_on_their_way),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

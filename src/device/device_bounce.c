@@ -17,7 +17,8 @@ enum { JOBS = 4096 };
 enum {
     SPINS = 200, /* a few microseconds: pieces of one copy follow each other closely */
     NAP_SHORTEST_NS = 20000,
-    NAP_LONGEST_NS = 200000
+    NAP_LONGEST_NS = 200000,
+    LOOK_NAPS = 100 /* between two looks, while there is no room */
 };
 
 /* What the thread does for a piece. */
@@ -40,7 +41,7 @@ struct ebb_bounce {
     /* Shared: pieces are numbered from 1, piece n lies at n % JOBS. */
     struct job job[JOBS];
     pthread_mutex_t lock;
-    pthread_cond_t came, taken;
+    pthread_cond_t came;
     uint64_t put, got;
     bool stop;
     atomic_bool abandoned;
@@ -88,7 +89,6 @@ static void *bounce_main(void *user)
         bool there = bounce->put >= number;
         struct job job = bounce->job[number % JOBS];
         bounce->got = number;
-        pthread_cond_signal(&bounce->taken);
         pthread_mutex_unlock(&bounce->lock);
         if (!there) return NULL;
         run_job(bounce, &job, number);
@@ -98,8 +98,14 @@ static void *bounce_main(void *user)
 
 static void put_job(struct ebb_bounce *bounce, struct job job)
 {
+    const struct ebb_bounce_queue *queue = &bounce->options.queue;
     pthread_mutex_lock(&bounce->lock);
-    while (bounce->put - bounce->got >= JOBS) pthread_cond_wait(&bounce->taken, &bounce->lock);
+    for (int naps = 1; bounce->put - bounce->got >= JOBS; naps++) {
+        pthread_mutex_unlock(&bounce->lock);
+        nap(NAP_LONGEST_NS);
+        if (naps % LOOK_NAPS == 0) queue->look(queue->user);
+        pthread_mutex_lock(&bounce->lock);
+    }
     bounce->pieces = ++bounce->put;
     bounce->job[bounce->pieces % JOBS] = job;
     pthread_cond_signal(&bounce->came);
@@ -248,7 +254,6 @@ void ebb_bounce_free(struct ebb_bounce *bounce)
         pthread_join(bounce->thread, NULL);
     }
     pthread_cond_destroy(&bounce->came);
-    pthread_cond_destroy(&bounce->taken);
     pthread_mutex_destroy(&bounce->lock);
     ebb_mem_free(bounce->ctx, bounce);
 }
@@ -267,7 +272,6 @@ enum ebb_status ebb_bounce_create(struct ebb_ctx *ctx, const struct ebb_bounce_o
     atomic_init(&bounce->abandoned, false);
     pthread_mutex_init(&bounce->lock, NULL);
     pthread_cond_init(&bounce->came, NULL);
-    pthread_cond_init(&bounce->taken, NULL);
     enum ebb_status status =
         ebb_device_thread_start(ctx, options->thread_name, bounce_main, bounce, &bounce->thread);
     if (status != EBB_OK) {

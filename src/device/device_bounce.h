@@ -64,6 +64,8 @@ struct ebb_bounce_queue {
     enum ebb_status (*wait)(void *user, uint64_t *word, uint64_t value); /* until it is reached */
     enum ebb_status (*write)(void *user, uint64_t *word, uint64_t value);
     enum ebb_status (*copy)(void *user, void *to, const void *from, size_t bytes);
+    /* Called now and then while enqueueing waits for room: abandons what is beyond help. */
+    void (*look)(void *user);
 };
 
 struct ebb_bounce_options {

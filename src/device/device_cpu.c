@@ -577,6 +577,18 @@ static int64_t cpu_bytes_resident(const struct ebb_device *device, enum ebb_spac
     return bytes;
 }
 
+static int64_t cpu_bytes_process(const struct ebb_device *device, enum ebb_bytes_way *way)
+{
+    *way = EBB_BYTES_COUNTED;
+    return ebb_device_bytes_resident(device, EBB_SPACE_DEVICE);
+}
+
+static int64_t cpu_bytes_overhead(const struct ebb_device *device)
+{
+    (void)device;
+    return 0;
+}
+
 static enum ebb_status cpu_copy_rows(struct ebb_device *device, void *to, int64_t to_stride,
                                      const void *from, int64_t from_stride, int64_t row_bytes,
                                      int64_t rows)
@@ -608,6 +620,12 @@ static void cpu_block_free(struct ebb_device *device, void *block)
 }
 
 /* ---- life ---- */
+
+static int64_t cpu_bytes_free(struct ebb_ctx *ctx)
+{
+    (void)ctx;
+    return ebb_host_bytes_available();
+}
 
 static bool cpu_is_there(char *why, size_t why_bytes)
 {
@@ -687,10 +705,13 @@ const struct ebb_device_backend *ebb_device_backend_cpu(void)
     static const struct ebb_device_backend backend = {
         .is_there = cpu_is_there,
         .bytes_total = ebb_host_bytes_total,
+        .bytes_free = cpu_bytes_free,
         .create = cpu_create,
         .free = cpu_free,
         .reserve = cpu_reserve,
         .bytes_resident = cpu_bytes_resident,
+        .bytes_process = cpu_bytes_process,
+        .bytes_overhead = cpu_bytes_overhead,
         .copy_rows = cpu_copy_rows,
         .fill = cpu_fill,
         .block_create = cpu_block_create,

@@ -8,59 +8,119 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/number.h"
+#include "device/device_gpu_text.h"
 
 enum { CAPABILITY_LOWEST = 80 /* 8.0: bf16 */ };
 
 /* ---- failures -------------------------------------------------------------------------------- */
 
-static enum ebb_status cuda_failed(struct ebb_ctx *ctx, cudaError_t error, const char *what)
+enum ebb_status ebb_cuda_check(struct ebb_ctx *ctx, cudaError_t error, const char *what)
 {
+    if (error == cudaSuccess) return EBB_OK;
     return EBB_FAIL(ctx, error == cudaErrorMemoryAllocation ? EBB_NO_MEMORY : EBB_DEVICE,
                     "the GPU failed at %s: %s (%s)", what, cudaGetErrorString(error),
                     cudaGetErrorName(error));
 }
 
-enum ebb_status ebb_cuda_check(struct ebb_ctx *ctx, cudaError_t error, const char *what)
+/* The GPU's own fault, rather than a program's? */
+static bool is_hardware(cudaError_t error)
 {
-    return error == cudaSuccess ? EBB_OK : cuda_failed(ctx, error, what);
+    return error == cudaErrorECCUncorrectable || error == cudaErrorNvlinkUncorrectable ||
+           error == cudaErrorDevicesUnavailable || error == cudaErrorUnknown;
+}
+
+/* Gives up what is on its way. The text keeps its first line, which says where it showed. */
+static void declare_lost(struct ebb_cuda_device *own, cudaError_t error)
+{
+    struct ebb_ctx *ctx = own->base.ctx;
+    char first[512];
+    const char *text = ebb_error_text(ctx);
+    snprintf(first, sizeof first, "%.*s", (int)strcspn(text, "\n"), text);
+    own->lost = true;
+    ebb_cuda_abandon(own);
+    ebb_error_clear(ctx);
+    own->failed = EBB_FAIL(ctx, EBB_DEVICE,
+                           "%s\n"
+                           "lost:  %s: %s (%s); this process cannot use it any more\n"
+                           "try:   %s",
+                           first[0] != '\0' ? first : "the GPU is lost", own->base.name,
+                           cudaGetErrorString(error), cudaGetErrorName(error),
+                           ebb_gpu_lost_advice(is_hardware(error)));
+}
+
+/* After a failure: an error that every call returns from then on means that the GPU is lost. */
+static void look_if_lost(struct ebb_cuda_device *own)
+{
+    if (own->lost || own->stream[EBB_QUEUE_COMPUTE] == NULL) return;
+    (void)cudaGetLastError();
+    cudaError_t error = cudaStreamQuery(own->stream[EBB_QUEUE_COMPUTE]);
+    if (error == cudaSuccess || error == cudaErrorNotReady)
+        (void)cudaGetLastError();
+    else
+        declare_lost(own, error);
 }
 
 void ebb_cuda_remember(struct ebb_cuda_device *own, enum ebb_status status)
 {
+    if (status == EBB_OK) return;
     if (own->failed == EBB_OK) own->failed = status;
+    look_if_lost(own);
 }
 
 void ebb_cuda_remember_error(struct ebb_cuda_device *own, cudaError_t error, const char *what)
 {
-    if (error != cudaSuccess) ebb_cuda_remember(own, cuda_failed(own->base.ctx, error, what));
+    ebb_cuda_remember(own, ebb_cuda_check(own->base.ctx, error, what));
+}
+
+void ebb_cuda_look(struct ebb_cuda_device *own)
+{
+    ebb_cuda_watch_tickets(own);
+    look_if_lost(own);
+}
+
+enum ebb_status ebb_cuda_direct(struct ebb_cuda_device *own, cudaError_t error, const char *what)
+{
+    enum ebb_status status = ebb_cuda_check(own->base.ctx, error, what);
+    if (status != EBB_OK) look_if_lost(own);
+    return status != EBB_OK && own->lost ? EBB_DEVICE : status;
 }
 
 /* ---- is it there ----------------------------------------------------------------------------- */
 
+/* This build needs a driver of the runtime's major version. */
 static bool cuda_is_there(char *why, size_t why_bytes)
 {
-    int count = 0;
+    int count = 0, driver = 0;
     cudaError_t error = cudaGetDeviceCount(&count);
     if (error == cudaSuccess && count > 0) return true;
-    if (why != NULL && error == cudaErrorInsufficientDriver)
-        snprintf(why, why_bytes,
-                 "there is no NVIDIA driver (libcuda.so.1), or it is older than CUDA %d.%d",
-                 CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
-    else if (why != NULL && (error == cudaErrorNoDevice || error == cudaSuccess))
-        snprintf(why, why_bytes, "the NVIDIA driver sees no GPU");
-    else if (why != NULL)
-        snprintf(why, why_bytes, "the GPU does not answer: %s", cudaGetErrorString(error));
+    if (error != cudaSuccess) (void)cudaGetLastError();
+    if (why == NULL) return false;
+    if (cudaDriverGetVersion(&driver) != cudaSuccess) driver = 0;
+    const struct ebb_gpu_missing facts = {.driver = driver,
+                                          .wanted = CUDART_VERSION / 1000 * 1000,
+                                          .none =
+                                              error == cudaSuccess || error == cudaErrorNoDevice,
+                                          .visible = ebb_environment("CUDA_VISIBLE_DEVICES"),
+                                          .kernel_driver = access("/dev/nvidiactl", F_OK) == 0,
+                                          .amd = access("/dev/kfd", F_OK) == 0,
+                                          .error = cudaGetErrorString(error)};
+    ebb_gpu_missing_text(&facts, why, why_bytes);
     return false;
 }
 
+/* Without a context, which takes seconds and memory. */
 static int64_t cuda_bytes_total(void)
 {
-    size_t available = 0, total = 0;
-    if (!cuda_is_there(NULL, 0) || cudaMemGetInfo(&available, &total) != cudaSuccess) return 0;
-    return (int64_t)total;
+    int ordinal = 0;
+    struct cudaDeviceProp facts;
+    if (!cuda_is_there(NULL, 0) || cudaGetDevice(&ordinal) != cudaSuccess ||
+        cudaGetDeviceProperties(&facts, ordinal) != cudaSuccess)
+        return 0;
+    return (int64_t)facts.totalGlobalMem;
 }
 
 /* ---- queues ---------------------------------------------------------------------------------- */
@@ -82,7 +142,7 @@ static enum ebb_status cuda_launch(struct ebb_device *device, enum ebb_queue que
     if (own->failed != EBB_OK) return EBB_OK;
     ebb_cuda_delay(own, queue);
     enum ebb_status status = fn(&env, args);
-    if (status != EBB_OK) ebb_cuda_remember(own, status);
+    ebb_cuda_remember(own, status);
     return EBB_OK;
 }
 
@@ -92,12 +152,16 @@ static enum ebb_status cuda_copy(struct ebb_device *device, enum ebb_queue queue
     struct ebb_cuda_device *own = ebb_cuda_of(device);
     if (own->failed != EBB_OK) return EBB_OK;
     enum ebb_space a = ebb_device_space_of(device, from), b = ebb_device_space_of(device, to);
-    if (a == EBB_SPACE_HOST || b == EBB_SPACE_HOST) ebb_cuda_join_slab(own);
+    bool host = a == EBB_SPACE_HOST || b == EBB_SPACE_HOST;
+    if (host) ebb_cuda_join_slab(own);
     ebb_cuda_delay(own, queue);
-    ebb_cuda_remember_error(own,
-                            cudaMemcpyAsync(to, from, (size_t)bytes, cudaMemcpyDefault,
-                                            own->stream[queue]),
-                            "a copy");
+    if (host && !own->slab.pinned)
+        ebb_cuda_remember(own, ebb_cuda_bounce(own, queue, to, from, bytes));
+    else
+        ebb_cuda_remember_error(own,
+                                cudaMemcpyAsync(to, from, (size_t)bytes, cudaMemcpyDefault,
+                                                own->stream[queue]),
+                                "a copy");
     if (a == EBB_SPACE_DEVICE && b == EBB_SPACE_HOST) own->bytes_out += bytes;
     if (a == EBB_SPACE_HOST && b == EBB_SPACE_DEVICE) own->bytes_in += bytes;
     return EBB_OK;
@@ -106,17 +170,15 @@ static enum ebb_status cuda_copy(struct ebb_device *device, enum ebb_queue queue
 static enum ebb_status cuda_events(struct ebb_device *device, int count)
 {
     struct ebb_cuda_device *own = ebb_cuda_of(device);
-    cudaEvent_t *event = ebb_mem_realloc(device->ctx, own->event, (size_t)count * sizeof *event);
+    struct ebb_cuda_event *event =
+        ebb_mem_realloc(device->ctx, own->event, (size_t)count * sizeof *event);
     if (event == NULL) return EBB_NO_MEMORY;
     own->event = event;
-    bool *recorded = ebb_mem_realloc(device->ctx, own->recorded, (size_t)count * sizeof *recorded);
-    if (recorded == NULL) return EBB_NO_MEMORY;
-    own->recorded = recorded;
     for (int i = device->events; i < count; i++) {
+        event[i] = (struct ebb_cuda_event){.recorded = false};
         EBB_TRY(ebb_cuda_check(device->ctx,
-                               cudaEventCreateWithFlags(&event[i], cudaEventDisableTiming),
+                               cudaEventCreateWithFlags(&event[i].at, cudaEventDisableTiming),
                                "cudaEventCreate"));
-        recorded[i] = false;
         device->events = i + 1;
     }
     return EBB_OK;
@@ -125,9 +187,12 @@ static enum ebb_status cuda_events(struct ebb_device *device, int count)
 static enum ebb_status cuda_record(struct ebb_device *device, enum ebb_queue queue, int event)
 {
     struct ebb_cuda_device *own = ebb_cuda_of(device);
-    ebb_cuda_remember_error(own, cudaEventRecord(own->event[event], own->stream[queue]),
-                            "cudaEventRecord");
-    own->recorded[event] = true;
+    struct ebb_cuda_event *at = &own->event[event];
+    if (own->lost) return EBB_OK;
+    ebb_cuda_remember_error(own, cudaEventRecord(at->at, own->stream[queue]), "cudaEventRecord");
+    at->recorded = true;
+    at->queue = queue;
+    at->place = ebb_cuda_place(own, queue);
     return EBB_OK;
 }
 
@@ -158,32 +223,74 @@ void ebb_cuda_stall_end(struct ebb_cuda_device *own, enum ebb_queue queue,
     own->stall_put++;
 }
 
+enum ebb_status ebb_cuda_wait_word(struct ebb_cuda_device *own, enum ebb_queue queue,
+                                   CUdeviceptr word, uint64_t value)
+{
+    /* The driver's errors have the runtime's numbers. */
+    return ebb_cuda_check(own->base.ctx,
+                          (cudaError_t)own->wait_value((CUstream)own->stream[queue], word, value,
+                                                       CU_STREAM_WAIT_VALUE_GEQ),
+                          "cuStreamWaitValue64");
+}
+
+enum ebb_status ebb_cuda_write_word(struct ebb_cuda_device *own, enum ebb_queue queue,
+                                    CUdeviceptr word, uint64_t value)
+{
+    return ebb_cuda_check(own->base.ctx,
+                          (cudaError_t)own->write_value((CUstream)own->stream[queue], word, value,
+                                                        CU_STREAM_WRITE_VALUE_DEFAULT),
+                          "cuStreamWriteValue64");
+}
+
+static bool has_happened(const struct ebb_cuda_device *own, const struct ebb_cuda_event *event)
+{
+    if (!ebb_cuda_reached(own, event->queue, event->place)) return false;
+    cudaError_t error = cudaEventQuery(event->at);
+    if (error == cudaErrorNotReady) (void)cudaGetLastError(); /* is no error of what follows */
+    return error == cudaSuccess;
+}
+
 static enum ebb_status cuda_wait(struct ebb_device *device, enum ebb_queue queue, int event)
 {
     struct ebb_cuda_device *own = ebb_cuda_of(device);
-    if (!own->recorded[event]) return EBB_OK;
-    /* What has happened already is no wait. */
-    bool happened = cudaEventQuery(own->event[event]) == cudaSuccess;
-    struct ebb_cuda_stall *stall = happened ? NULL : ebb_cuda_stall_begin(own, queue);
-    ebb_cuda_remember_error(own, cudaStreamWaitEvent(own->stream[queue], own->event[event], 0),
+    const struct ebb_cuda_event *at = &own->event[event];
+    /* What has happened already is no wait, and a queue is in order by itself. */
+    if (own->lost || !at->recorded || at->queue == queue || has_happened(own, at)) return EBB_OK;
+    struct ebb_cuda_stall *stall = ebb_cuda_stall_begin(own, queue);
+    ebb_cuda_remember_error(own, cudaStreamWaitEvent(own->stream[queue], at->at, 0),
                             "cudaStreamWaitEvent");
+    ebb_cuda_remember(own, ebb_cuda_wait_place(own, queue, at->queue, at->place));
     ebb_cuda_stall_end(own, queue, stall);
+    ebb_cuda_waited(own, queue);
     return EBB_OK;
 }
 
 /* ---- sync ------------------------------------------------------------------------------------ */
+
+/* A device that is lost stays so, and says so at every sync. */
+static enum ebb_status settle_failure(struct ebb_cuda_device *own)
+{
+    enum ebb_status status = own->failed;
+    if (!own->lost)
+        own->failed = EBB_OK;
+    else if (ebb_error_status(own->base.ctx) == EBB_OK)
+        (void)EBB_FAIL(own->base.ctx, EBB_DEVICE,
+                       "%s was lost before; this process cannot use it any more", own->base.name);
+    return status;
+}
 
 static enum ebb_status cuda_sync(struct ebb_device *device)
 {
     struct ebb_cuda_device *own = ebb_cuda_of(device);
     ebb_cuda_join_slab(own);
     for (int i = 0; i < EBB_QUEUE_COUNT; i++)
-        ebb_cuda_remember_error(own, ebb_cuda_wait_stream(own, own->stream[i]), "a queue's work");
+        if (own->stream[i] != NULL)
+            ebb_cuda_remember_error(own, ebb_cuda_wait_stream(own, own->stream[i]),
+                                    "a queue's work");
+    ebb_cuda_drain(own);
     ebb_cuda_settle_tickets(own);
     while (own->stall_done < own->stall_put) settle_stall(own);
-    enum ebb_status status = own->failed;
-    own->failed = EBB_OK;
-    return status;
+    return settle_failure(own);
 }
 
 static void cuda_counters(const struct ebb_device *device, struct ebb_device_counters *counters)
@@ -205,13 +312,52 @@ static void cuda_free(struct ebb_device *device)
         if (own->stall[i].before != NULL) (void)cudaEventDestroy(own->stall[i].before);
         if (own->stall[i].after != NULL) (void)cudaEventDestroy(own->stall[i].after);
     }
-    for (int i = 0; i < device->events; i++) (void)cudaEventDestroy(own->event[i]);
+    for (int i = 0; i < device->events; i++) (void)cudaEventDestroy(own->event[i].at);
     for (int i = 0; i < EBB_QUEUE_COUNT; i++)
         if (own->stream[i] != NULL) (void)cudaStreamDestroy(own->stream[i]);
-    ebb_cuda_free_memory(own);
-    ebb_mem_free(device->ctx, own->recorded);
+    ebb_cuda_free_signals(own);
+    ebb_cuda_free_slab(own);
+    if (device->space[EBB_SPACE_DEVICE].base != NULL)
+        (void)cudaFree(device->space[EBB_SPACE_DEVICE].base);
+    (void)cudaGetLastError();
+    ebb_cuda_unwatch_memory(own);
     ebb_mem_free(device->ctx, own->event);
     ebb_mem_free(device->ctx, own);
+}
+
+/* The first call that makes the context. */
+static enum ebb_status open_context(struct ebb_cuda_device *own)
+{
+    int mode = cudaComputeModeDefault;
+    char users[256];
+    struct ebb_ctx *ctx = own->base.ctx;
+    cudaError_t error = cudaFree(NULL);
+    if (error == cudaSuccess) return EBB_OK;
+    (void)cudaGetLastError();
+    (void)cudaDeviceGetAttribute(&mode, cudaDevAttrComputeMode, own->ordinal);
+    ebb_cuda_other_users(own, users, sizeof users);
+    if (mode == cudaComputeModeProhibited)
+        return EBB_FAIL(ctx, EBB_DEVICE,
+                        "%s is in compute mode 'prohibited': no program may use it\n"
+                        "try:   nvidia-smi -c DEFAULT, as administrator, or device: cpu",
+                        own->base.name);
+    if (mode == cudaComputeModeExclusiveProcess && error == cudaErrorDevicesUnavailable)
+        return EBB_FAIL(ctx, EBB_DEVICE,
+                        "%s is in compute mode 'exclusive process', and another process has it%s\n"
+                        "try:   the end of that process, another GPU (CUDA_VISIBLE_DEVICES), or "
+                        "nvidia-smi -c DEFAULT, as administrator",
+                        own->base.name, users);
+    if (error == cudaErrorMemoryAllocation)
+        return EBB_FAIL(ctx, EBB_DOES_NOT_FIT,
+                        "%s has not even memory left to begin with%s\n"
+                        "try:   the end of what else runs on this GPU, or another GPU "
+                        "(CUDA_VISIBLE_DEVICES)",
+                        own->base.name, users);
+    return EBB_FAIL(ctx, EBB_DEVICE,
+                    "%s cannot be used: %s (%s)%s\n"
+                    "try:   nvidia-smi, which should list it; its driver or the GPU itself may be "
+                    "at fault ('Xid' in the kernel's log, dmesg)",
+                    own->base.name, cudaGetErrorString(error), cudaGetErrorName(error), users);
 }
 
 static enum ebb_status describe(struct ebb_cuda_device *own)
@@ -226,31 +372,36 @@ static enum ebb_status describe(struct ebb_cuda_device *own)
     snprintf(own->base.name, sizeof own->base.name, "%.64s, compute capability %d.%d, CUDA %d.%d",
              facts.name, facts.major, facts.minor, driver / 1000, driver % 1000 / 10);
     if (facts.major * 10 + facts.minor < CAPABILITY_LOWEST)
-        return EBB_FAIL(ctx, EBB_UNSUPPORTED,
+        return EBB_FAIL(ctx, EBB_DEVICE,
                         "%s: Ebb needs compute capability 8.0 or higher (bfloat16), which began "
-                        "with the A100 and the RTX 30 series\nuse device: cpu, or another GPU",
+                        "with the A100 and the RTX 30 series\n"
+                        "try:   another GPU (CUDA_VISIBLE_DEVICES), or device: cpu",
                         own->base.name);
+    EBB_TRY(ebb_cuda_watch_memory(own));
+    EBB_TRY(open_context(own));
     if (ebb_cuda_has_code() != cudaSuccess) {
         (void)cudaGetLastError();
-        return EBB_FAIL(ctx, EBB_UNSUPPORTED,
-                        "%s: this build has no code for this GPU\nbuild with "
-                        "-DEBB_CUDA_ARCHITECTURES=%d, or with the preset 'cuda-release' for all",
+        return EBB_FAIL(ctx, EBB_DEVICE,
+                        "%s: this build has no code for this GPU\n"
+                        "try:   a build with -DEBB_CUDA_ARCHITECTURES=%d, or with the preset "
+                        "'cuda-release' for all",
                         own->base.name, facts.major * 10 + facts.minor);
     }
     return EBB_OK;
 }
 
-static enum ebb_status find_driver_call(struct ebb_cuda_device *own)
+static enum ebb_status find_driver_call(struct ebb_cuda_device *own, const char *name,
+                                        ebb_cuda_value_fn *call_out)
 {
     enum cudaDriverEntryPointQueryResult found;
     void *call = NULL;
-    cudaError_t error = cudaGetDriverEntryPointByVersion("cuStreamWaitValue64", &call, 12000,
-                                                         cudaEnableDefault, &found);
+    cudaError_t error =
+        cudaGetDriverEntryPointByVersion(name, &call, 12000, cudaEnableDefault, &found);
     if (error != cudaSuccess || found != cudaDriverEntryPointSuccess || call == NULL)
-        return EBB_FAIL(own->base.ctx, EBB_UNSUPPORTED,
-                        "%s: the driver has no cuStreamWaitValue64; a newer one is wanted",
-                        own->base.name);
-    memcpy(&own->wait_value, &call, sizeof call);
+        return EBB_FAIL(own->base.ctx, EBB_DEVICE,
+                        "%s: the driver has no %s\ntry:   a newer driver, or device: cpu",
+                        own->base.name, name);
+    memcpy(call_out, &call, sizeof call);
     return EBB_OK;
 }
 
@@ -258,7 +409,10 @@ static enum ebb_status start(struct ebb_cuda_device *own, const struct ebb_devic
 {
     struct ebb_ctx *ctx = own->base.ctx;
     EBB_TRY(describe(own));
-    EBB_TRY(find_driver_call(own));
+    EBB_TRY(find_driver_call(own, "cuStreamWaitValue64", &own->wait_value));
+    EBB_TRY(find_driver_call(own, "cuStreamWriteValue64", &own->write_value));
+    own->pageable = options->pageable;
+    own->bounce_bytes = options->bounce_bytes;
     for (int i = 0; i < EBB_QUEUE_COUNT; i++) {
         EBB_TRY(ebb_cuda_check(ctx,
                                cudaStreamCreateWithFlags(&own->stream[i], cudaStreamNonBlocking),
@@ -277,14 +431,15 @@ static enum ebb_status start(struct ebb_cuda_device *own, const struct ebb_devic
 static enum ebb_status cuda_create(struct ebb_ctx *ctx, const struct ebb_device_options *options,
                                    struct ebb_device **device)
 {
-    char why[160];
+    char why[EBB_BACKEND_WHY];
     if (!cuda_is_there(why, sizeof why))
-        return EBB_FAIL(ctx, EBB_UNSUPPORTED,
-                        "device 'cuda' was asked for, but %s\nuse device: cpu", why);
+        return EBB_FAIL(ctx, EBB_DEVICE, "device: cuda is not to be had: %s\ntry:   device: cpu",
+                        why);
     struct ebb_cuda_device *own = ebb_mem_alloc(ctx, sizeof *own);
     if (own == NULL) return EBB_NO_MEMORY;
     own->base.backend = ebb_device_backend_cuda();
     own->base.ctx = ctx;
+    own->used_before = -1;
     own->base.threads = options->threads > 0 ? options->threads : ebb_cpu_count();
     enum ebb_status status = start(own, options);
     if (status != EBB_OK) {
@@ -295,19 +450,29 @@ static enum ebb_status cuda_create(struct ebb_ctx *ctx, const struct ebb_device_
     return EBB_OK;
 }
 
+static void cuda_break(struct ebb_device *device)
+{
+    struct ebb_cuda_device *own = ebb_cuda_of(device);
+    ebb_cuda_remember_error(own, ebb_cuda_run_fault(own->stream[EBB_QUEUE_COMPUTE]), "a fault");
+}
+
 const struct ebb_device_backend *ebb_device_backend_cuda(void)
 {
     static const struct ebb_device_backend backend = {
         .is_there = cuda_is_there,
         .bytes_total = cuda_bytes_total,
+        .bytes_free = ebb_cuda_bytes_free,
         .create = cuda_create,
         .free = cuda_free,
         .reserve = ebb_cuda_reserve,
         .bytes_resident = ebb_cuda_bytes_resident,
+        .bytes_process = ebb_cuda_bytes_process,
+        .bytes_overhead = ebb_cuda_bytes_overhead,
         .copy_rows = ebb_cuda_copy_rows,
         .fill = ebb_cuda_fill,
         .block_create = ebb_cuda_block_create,
         .block_free = ebb_cuda_block_free,
+        .break_it = cuda_break,
         .launch = cuda_launch,
         .copy = cuda_copy,
         .events = cuda_events,

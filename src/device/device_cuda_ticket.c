@@ -4,7 +4,10 @@
  * signal is a host function), since a GPU's writes and the CPU's could not be ordered over PCIe. A
  * ticket that fails gets a value above all others, which releases all that wait; the failure shows
  * at the next sync. So does a wait whose time is up.
- * SPDX-License-Identifier: Apache-2.0 */
+ *
+ * Host functions of a device that is lost may never run, so signals are listed until they have:
+ * what is still owed then makes its ticket fail. Either the host function or that failure has the
+ * signal, never both. SPDX-License-Identifier: Apache-2.0 */
 #include "device/device_cuda_int.h"
 
 #include <inttypes.h>
@@ -110,18 +113,58 @@ enum ebb_status ebb_cuda_ticket_wait(struct ebb_ticket *ticket, uint64_t value, 
     return ticket_failure(own);
 }
 
+enum signal_state { SIGNAL_OWED, SIGNAL_RUN, SIGNAL_GIVEN_UP };
+
 /* A queue's signal on its way. */
-struct signal {
+struct ebb_cuda_signal {
     struct ebb_cuda_ticket *ticket;
-    struct ebb_ctx *ctx;
     uint64_t value;
+    atomic_int state;
+    struct ebb_cuda_signal *next;
 };
 
 static void CUDART_CB run_signal(void *user)
 {
-    struct signal *signal = (struct signal *)user;
-    raise_word(signal->ticket, signal->value);
-    ebb_mem_free(signal->ctx, signal);
+    struct ebb_cuda_signal *signal = (struct ebb_cuda_signal *)user;
+    struct ebb_cuda_ticket *ticket = signal->ticket;
+    uint64_t value = signal->value;
+    int owed = SIGNAL_OWED;
+    /* The signal may be freed, but not the ticket: who frees it has synced, which waits for the end
+     * of this function. */
+    if (atomic_compare_exchange_strong(&signal->state, &owed, SIGNAL_RUN))
+        raise_word(ticket, value);
+}
+
+/* Frees the oldest signals, as far as they have run. */
+static void free_run_signals(struct ebb_cuda_device *own)
+{
+    struct ebb_cuda_signal *signal = own->signals;
+    while (signal != NULL && atomic_load(&signal->state) == SIGNAL_RUN) {
+        own->signals = signal->next;
+        ebb_mem_free(own->base.ctx, signal);
+        signal = own->signals;
+    }
+    if (own->signals == NULL) own->last_signal = NULL;
+}
+
+/* Of a device that is lost: the list stays until the streams are gone. */
+static void give_up_signals(struct ebb_cuda_device *own)
+{
+    for (struct ebb_cuda_signal *signal = own->signals; signal != NULL; signal = signal->next) {
+        int owed = SIGNAL_OWED;
+        if (atomic_compare_exchange_strong(&signal->state, &owed, SIGNAL_GIVEN_UP))
+            ebb_cuda_ticket_fail(&signal->ticket->base, EBB_DEVICE);
+    }
+}
+
+void ebb_cuda_free_signals(struct ebb_cuda_device *own)
+{
+    while (own->signals != NULL) {
+        struct ebb_cuda_signal *next = own->signals->next;
+        ebb_mem_free(own->base.ctx, own->signals);
+        own->signals = next;
+    }
+    own->last_signal = NULL;
 }
 
 enum ebb_status ebb_cuda_queue_ticket_signal(struct ebb_device *device, enum ebb_queue queue,
@@ -132,14 +175,42 @@ enum ebb_status ebb_cuda_queue_ticket_signal(struct ebb_device *device, enum ebb
         ebb_cuda_ticket_fail(ticket, own->failed);
         return EBB_OK;
     }
-    struct signal *signal = ebb_mem_alloc(device->ctx, sizeof *signal);
+    free_run_signals(own);
+    struct ebb_cuda_signal *signal = ebb_mem_alloc(device->ctx, sizeof *signal);
     if (signal == NULL) return EBB_NO_MEMORY;
-    *signal = (struct signal){ticket_of(ticket), device->ctx, value};
+    signal->ticket = ticket_of(ticket);
+    signal->value = value;
+    atomic_init(&signal->state, SIGNAL_OWED);
     ebb_cuda_delay(own, queue);
-    cudaError_t error = cudaLaunchHostFunc(own->stream[queue], run_signal, signal);
-    if (error != cudaSuccess) ebb_mem_free(device->ctx, signal);
-    ebb_cuda_remember_error(own, error, "a ticket's signal");
+    ebb_cuda_remember(own, ebb_cuda_wait_place(own, queue, queue, ebb_cuda_place(own, queue)));
+    if (own->failed == EBB_OK)
+        ebb_cuda_remember_error(own, cudaLaunchHostFunc(own->stream[queue], run_signal, signal),
+                                "a ticket's signal");
+    if (own->failed != EBB_OK) {
+        ebb_mem_free(device->ctx, signal);
+        ebb_cuda_ticket_fail(ticket, own->failed);
+        return EBB_OK;
+    }
+    if (own->last_signal != NULL)
+        own->last_signal->next = signal;
+    else
+        own->signals = signal;
+    own->last_signal = signal;
     return EBB_OK;
+}
+
+/* Lets go of waits that are over, so that only a ring full of waits on their way is full. */
+static void drop_waits_over(struct ebb_cuda_device *own)
+{
+    int kept = 0;
+    for (int i = 0; i < own->wait_count; i++) {
+        struct ebb_cuda_wait *wait = &own->wait[i];
+        if (atomic_load(wait->ticket->word) < wait->value)
+            own->wait[kept++] = *wait;
+        else
+            ebb_cuda_remember(own, ticket_failure(wait->ticket));
+    }
+    own->wait_count = kept;
 }
 
 enum ebb_status ebb_cuda_queue_ticket_wait(struct ebb_device *device, enum ebb_queue queue,
@@ -148,23 +219,19 @@ enum ebb_status ebb_cuda_queue_ticket_wait(struct ebb_device *device, enum ebb_q
 {
     struct ebb_cuda_device *own = ebb_cuda_of(device);
     if (own->failed != EBB_OK) return EBB_OK;
+    if (own->wait_count == EBB_CUDA_WAITS) drop_waits_over(own);
     if (own->wait_count == EBB_CUDA_WAITS) EBB_TRY(ebb_device_sync(device));
     ebb_cuda_delay(own, queue);
     struct ebb_cuda_stall *stall = ebb_cuda_stall_begin(own, queue);
-    CUresult result = own->wait_value((CUstream)own->stream[queue], ticket_of(ticket)->at, value,
-                                      CU_STREAM_WAIT_VALUE_GEQ);
-    if (result != CUDA_SUCCESS)
-        ebb_cuda_remember(own, EBB_FAIL(device->ctx, EBB_DEVICE,
-                                        "the GPU failed at a ticket's wait: driver error %d",
-                                        (int)result));
+    ebb_cuda_remember(own, ebb_cuda_wait_word(own, queue, ticket_of(ticket)->at, value));
     ebb_cuda_stall_end(own, queue, stall);
+    ebb_cuda_waited(own, queue);
     own->wait[own->wait_count++] =
         (struct ebb_cuda_wait){ticket_of(ticket), value, 0, seconds, queue};
     return EBB_OK;
 }
 
-/* Lets go of waits whose time is up. The clock of a wait runs from the sync on that finds it. */
-static void watch_tickets(struct ebb_cuda_device *own)
+void ebb_cuda_watch_tickets(struct ebb_cuda_device *own)
 {
     double now = ebb_clock_seconds();
     for (int i = 0; i < own->wait_count; i++) {
@@ -181,11 +248,11 @@ static void watch_tickets(struct ebb_cuda_device *own)
 
 void ebb_cuda_settle_tickets(struct ebb_cuda_device *own)
 {
-    for (int i = 0; i < own->wait_count; i++) {
-        enum ebb_status status = ticket_failure(own->wait[i].ticket);
-        if (status != EBB_OK) ebb_cuda_remember(own, status);
-    }
+    for (int i = 0; i < own->wait_count; i++)
+        ebb_cuda_remember(own, ticket_failure(own->wait[i].ticket));
     own->wait_count = 0;
+    if (own->lost) give_up_signals(own);
+    free_run_signals(own);
 }
 
 cudaError_t ebb_cuda_wait_stream(struct ebb_cuda_device *own, cudaStream_t stream)
@@ -194,7 +261,8 @@ cudaError_t ebb_cuda_wait_stream(struct ebb_cuda_device *own, cudaStream_t strea
     for (;;) {
         cudaError_t error = cudaStreamQuery(stream);
         if (error != cudaErrorNotReady) return error;
-        watch_tickets(own);
+        (void)cudaGetLastError(); /* is no error of what follows */
+        ebb_cuda_watch_tickets(own);
         nap();
     }
 }

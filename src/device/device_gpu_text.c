@@ -72,14 +72,16 @@ const char *ebb_gpu_users_text(struct ebb_gpu_user *users, int count, char *out,
     for (int i = 0; count > 1 && i < count && i < USERS_NAMED; i++)
         at += add_user(&users[i], i == 0 ? "processes use it: " : ", ", " ", out + at,
                        out_bytes - at);
-    if (count > USERS_NAMED) snprintf(out + at, out_bytes - at, " and %d more", count - USERS_NAMED);
+    if (count > USERS_NAMED)
+        snprintf(out + at, out_bytes - at, " and %d more", count - USERS_NAMED);
     return out;
 }
 
 const char *ebb_gpu_lost_advice(bool hardware)
 {
     return hardware
-               ? "look for 'Xid' in the kernel's log (dmesg) and for errors in 'nvidia-smi -q': the "
+               ? "look for 'Xid' in the kernel's log (dmesg) and for errors in 'nvidia-smi -q': "
+                 "the "
                  "GPU may want a reset, or to be replaced"
                : "start again; if it comes again, look for 'Xid' in the kernel's log (dmesg), and "
                  "report it with the configuration";
