@@ -424,6 +424,11 @@ void *ebb_executor_tensor(const struct ebb_executor *executor, int32_t tensor)
     return executor->base[tensor];
 }
 
+void ebb_executor_forget_peak(struct ebb_executor *executor)
+{
+    executor->peak = 0;
+}
+
 int64_t ebb_executor_peak_bytes(const struct ebb_executor *executor)
 {
     return executor->peak;

@@ -49,6 +49,7 @@ void *ebb_executor_tensor(const struct ebb_executor *executor, int32_t tensor);
 /* End of the highest device byte that the entries enqueued so far could touch (their views at
  * capacity), from their real addresses; with own_allocations, from the layout. */
 int64_t ebb_executor_peak_bytes(const struct ebb_executor *executor);
+void ebb_executor_forget_peak(struct ebb_executor *executor);
 
 #ifdef __cplusplus
 }

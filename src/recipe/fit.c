@@ -120,9 +120,12 @@ static enum ebb_status add_verdict(const struct ebb_setup *setup, const struct e
 {
     char budget[SIZE_TEXT], over[SIZE_TEXT];
     int64_t device = setup->request.device_budget, host = setup->request.host_budget;
-    if (device == 0) return ebb_str_addf(setup->ctx, out, "memory_budget         none given\n");
+    if (!setup->budget_given)
+        EBB_TRY(ebb_str_addf(setup->ctx, out, "memory_budget         none given\n"));
+    if (device == 0) return EBB_OK;
     int64_t spare = device - plan->total_bytes;
-    EBB_TRY(ebb_str_addf(setup->ctx, out, "memory_budget         %12s: %s, %s %s\n",
+    EBB_TRY(ebb_str_addf(setup->ctx, out, "%s%12s: %s, %s %s\n",
+                         setup->budget_given ? "memory_budget         " : "free on the GPU       ",
                          ebb_text_bytes(device, budget, sizeof budget),
                          spare >= 0 ? "fits" : "does not fit",
                          ebb_text_bytes(spare >= 0 ? spare : -spare, over, sizeof over),
@@ -386,7 +389,9 @@ static_assert(sizeof change_table / sizeof change_table[0] <= EBB_FIT_CHANGES,
 static bool fits_here(const struct ebb_setup *setup, const struct ebb_plan *plan)
 {
     int64_t machine = setup->request.device_budget == 0 ? ebb_host_bytes_total() : 0;
-    return plan->fits && (machine == 0 || plan->total_bytes + plan->host_bytes <= machine);
+    /* Numbers may have been measured since the plan was made. */
+    bool fits = setup->request.device_budget == 0 || plan->total_bytes <= setup->request.device_budget;
+    return plan->fits && fits && (machine == 0 || plan->total_bytes + plan->host_bytes <= machine);
 }
 
 /* Plans the trial. A change that cannot be planned is no advice: its error is forgotten, for the
@@ -501,7 +506,7 @@ static enum ebb_status fail_device(const struct ebb_setup *setup, const struct e
     const struct ebb_plan *plan = ebb_engine_plan(engine);
     char needs[SIZE_TEXT], has[SIZE_TEXT], would[SIZE_TEXT];
     struct ebb_str kinds = {0}, advice = {0};
-    bool given = setup->request.device_budget > 0;
+    bool given = setup->budget_given;
     enum ebb_status status = add_needs(setup, plan, &kinds);
     if (status == EBB_OK) status = add_advice(setup, plan, changes, count, &advice);
     ebb_text_bytes(plan->total_bytes, needs, sizeof needs);
@@ -519,8 +524,9 @@ static enum ebb_status fail_device(const struct ebb_setup *setup, const struct e
     else if (status == EBB_OK)
         status = EBB_FAIL(
             ctx, EBB_DOES_NOT_FIT,
-            "run does not fit: it needs %s of memory, this machine has %s\nneeds: %s\ntry:   %s",
-            needs, has, kinds.data,
+            "run does not fit: it needs %s of memory, this %s %s\nneeds: %s\ntry:   %s",
+            needs, setup->request.device_budget > 0 ? "GPU has free" : "machine has", has,
+            kinds.data,
             advice.data ? advice.data + strlen("\n       ") : "a smaller model");
     ebb_str_free(ctx, &advice);
     ebb_str_free(ctx, &kinds);

@@ -59,6 +59,7 @@ struct ebb_setup {
     struct ebb_policy_rule rules[EBB_ACTIVATION_RULES];
     struct ebb_samples samples;   /* of eval_prompts: recipe/eval_prompts.h */
     struct ebb_numerics numerics; /* of a checkpoint, where the run goes on from one */
+    bool budget_given;            /* memory_budget; else the GPU's free memory, or none */
     struct ebb_engine_request request;
 };
 

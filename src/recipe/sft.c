@@ -338,17 +338,21 @@ static enum ebb_status say_model(const struct ebb_setup *setup, const struct ebb
 
 static void say_plan(const struct ebb_setup *setup, const struct ebb_plan *plan)
 {
-    char device[32], budget[32], host[32], out[32], in[32], moves[128] = "";
+    char device[32], budget[32], host[32], out[32], in[32], moves[128] = "", rest[32], beside[96] = "";
+    int64_t overhead = plan->request.overhead_bytes;
     ebb_text_bytes(setup->request.device_budget, budget, sizeof budget);
     if (plan->bytes_out > 0 || plan->bytes_in > 0)
         snprintf(moves, sizeof moves, "; %s out and %s back in each micro-batch, %s of host memory",
                  ebb_text_bytes(plan->bytes_out, out, sizeof out),
                  ebb_text_bytes(plan->bytes_in, in, sizeof in),
                  ebb_text_bytes(plan->host_bytes, host, sizeof host));
-    ebb_log(setup->ctx, EBB_LOG_INFO, "plan", "plan: %s of device memory (%s%s): %s%s",
+    if (overhead > 0)
+        snprintf(beside, sizeof beside, ", %s of it for driver and libraries",
+                 ebb_text_bytes(overhead, rest, sizeof rest));
+    ebb_log(setup->ctx, EBB_LOG_INFO, "plan", "plan: %s of device memory (%s%s%s): %s%s",
             ebb_text_bytes(plan->total_bytes, device, sizeof device),
-            setup->request.device_budget > 0 ? "memory_budget " : "no memory_budget",
-            setup->request.device_budget > 0 ? budget : "", plan->what, moves);
+            setup->budget_given ? "memory_budget " : "no memory_budget",
+            setup->budget_given ? budget : "", beside, plan->what, moves);
 }
 
 static void say_training(const struct ebb_setup *setup)
@@ -382,13 +386,39 @@ static enum ebb_status announce(const struct ebb_setup *setup, const struct ebb_
     return EBB_OK;
 }
 
-/* From the plan on; the engine is freed by the caller. */
+/* GPU: what driver and libraries take is measured, and counted in place of what was assumed. Where
+ * the plan does not fit any more, or another might now keep more, there is a new engine. */
+static enum ebb_status settle_overhead(struct ebb_setup *setup, struct ebb_engine **engine)
+{
+    enum { WORTH_A_PLAN = 64 << 20 };
+    int64_t measured = -1, assumed = setup->request.overhead_bytes;
+    if (setup->request.backend != EBB_BACKEND_CUDA) return EBB_OK;
+    EBB_TRY(ebb_engine_measure(*engine, &measured));
+    if (measured < 0) {
+        char size[32];
+        ebb_warn_once(setup->ctx, "plan.overhead",
+                      "the driver does not tell what this process uses of the GPU's memory: %s are "
+                      "assumed for driver and libraries",
+                      ebb_text_bytes(assumed, size, sizeof size));
+        return EBB_OK;
+    }
+    setup->request.overhead_bytes = measured;
+    ebb_engine_set_overhead(*engine, measured);
+    if (ebb_fit_holds(setup, *engine) && measured >= assumed - WORTH_A_PLAN) return EBB_OK;
+    ebb_engine_free(*engine);
+    EBB_TRY(ebb_engine_create(setup->ctx, &setup->request, engine));
+    return ebb_fit_check(setup, *engine);
+}
+
+/* From the plan on; the engine is the caller's to free, also where it is another one then. */
 static enum ebb_status train(struct ebb_setup *setup, const struct ebb_recipe_env *env,
-                             struct ebb_engine *engine, const char *resume,
+                             struct ebb_engine **engine_in_out, const char *resume,
                              struct ebb_trainer_result *result)
 {
+    EBB_TRY(ebb_fit_check(setup, *engine_in_out));
+    EBB_TRY(settle_overhead(setup, engine_in_out));
+    struct ebb_engine *engine = *engine_in_out;
     struct ebb_trainer_request request = {.engine = engine, .resume = resume};
-    EBB_TRY(ebb_fit_check(setup, engine));
     EBB_TRY(ebb_setup_saved_chat(setup));
     EBB_TRY(announce(setup, engine));
     EBB_TRY(ebb_setup_poll(setup->ctx, env));
@@ -414,7 +444,7 @@ enum ebb_status ebb_sft_run(struct ebb_ctx *ctx, struct ebb_options *options,
     if (setup == NULL) return EBB_NO_MEMORY;
     enum ebb_status status = check_output(ctx, options, config, &resume);
     if (status == EBB_OK) status = ebb_sft_plan(ctx, options, config, env, resume, setup, &engine);
-    if (status == EBB_OK) status = train(setup, env, engine, resume, result);
+    if (status == EBB_OK) status = train(setup, env, &engine, resume, result);
     ebb_engine_free(engine);
     ebb_setup_free(setup);
     ebb_mem_free(ctx, resume);

@@ -264,7 +264,7 @@ static enum ebb_status prepare_attention(struct ebb_engine *engine)
     return EBB_OK;
 }
 
-enum ebb_status ebb_engine_open(struct ebb_engine *engine)
+enum ebb_status ebb_engine_make_ready(struct ebb_engine *engine)
 {
     EBB_TRY(reserve(engine));
     engine->doc_starts = (int32_t *)ebb_mem_alloc(
@@ -272,6 +272,13 @@ enum ebb_status ebb_engine_open(struct ebb_engine *engine)
     if (!engine->doc_starts) return EBB_NO_MEMORY;
     EBB_TRY(create_executors(engine));
     EBB_TRY(prepare_attention(engine));
+    engine->ready = true;
+    return EBB_OK;
+}
+
+enum ebb_status ebb_engine_open(struct ebb_engine *engine)
+{
+    if (!engine->ready) EBB_TRY(ebb_engine_make_ready(engine));
     if (engine->request.decode) {
         engine->logits = (float *)ebb_mem_alloc(engine->ctx, (size_t)engine->config->vocab *
                                                                  sizeof *engine->logits);
@@ -306,8 +313,7 @@ static enum ebb_status put(struct ebb_engine *engine, int32_t tensor, const int3
                            count * (int64_t)sizeof *values);
 }
 
-/* Runs a program with the step as it stands, and waits. */
-static enum ebb_status run(struct ebb_engine *engine, enum ebb_program_kind kind)
+enum ebb_status ebb_engine_run(struct ebb_engine *engine, enum ebb_program_kind kind)
 {
     EBB_ASSERT(engine->executors[kind]);
     engine->step.seed = engine->request.seed;
@@ -367,7 +373,7 @@ enum ebb_status ebb_engine_micro(struct ebb_engine *engine, enum ebb_program_kin
     engine->step.cached = 0;
     engine->step.step = step;
     engine->step.micro = micro;
-    return run(engine, kind);
+    return ebb_engine_run(engine, kind);
 }
 
 enum ebb_status ebb_engine_update(struct ebb_engine *engine, uint64_t step, double learning_rate,
@@ -380,7 +386,7 @@ enum ebb_status ebb_engine_update(struct ebb_engine *engine, uint64_t step, doub
     engine->step.total_weight = total_weight;
     engine->step.bias1 = 1 - pow(keys->beta1, (double)step);
     engine->step.bias2 = 1 - pow(keys->beta2, (double)step);
-    return run(engine, EBB_PROGRAM_UPDATE);
+    return ebb_engine_run(engine, EBB_PROGRAM_UPDATE);
 }
 
 enum ebb_status ebb_engine_drop_gradients(struct ebb_engine *engine)
@@ -416,7 +422,7 @@ enum ebb_status ebb_engine_decode(struct ebb_engine *engine, const int32_t *ids,
         engine->step.labels = 1;
         engine->step.longest = n;
         engine->step.cached = cached + at;
-        EBB_TRY(run(engine, EBB_PROGRAM_DECODE));
+        EBB_TRY(ebb_engine_run(engine, EBB_PROGRAM_DECODE));
     }
     *logits = engine->logits;
     return ebb_device_copy(engine->device, engine->logits,
@@ -480,8 +486,8 @@ struct ebb_engine_usage ebb_engine_usage(const struct ebb_engine *engine)
     }
     usage.process_device_bytes = ebb_device_bytes_resident(engine->device, EBB_SPACE_DEVICE);
     usage.host_bytes = ebb_device_bytes(engine->device, EBB_SPACE_HOST);
-    usage.bytes_out = counters.bytes_out;
-    usage.bytes_in = counters.bytes_in;
-    usage.stall_seconds = counters.stall_seconds;
+    usage.bytes_out = counters.bytes_out - engine->before.bytes_out;
+    usage.bytes_in = counters.bytes_in - engine->before.bytes_in;
+    usage.stall_seconds = counters.stall_seconds - engine->before.stall_seconds;
     return usage;
 }

@@ -29,6 +29,8 @@ struct ebb_engine {
     bool fresh;           /* the next run begins with sums of zero */
     float *logits;        /* [V] the host's copy of what a decode run ended with */
     int32_t *doc_starts;  /* [capacity docs + 1] the host's copy for GPU ops */
+    bool ready;           /* spaces are reserved and programs can run; no weights yet */
+    struct ebb_device_counters before; /* what usage does not count */
 };
 
 /* Blocks of rows that are staged in host memory have at most so many bytes. */
@@ -37,6 +39,13 @@ static inline int64_t ebb_engine_block_rows(int64_t row_bytes)
 {
     return row_bytes < EBB_ENGINE_BLOCK ? EBB_ENGINE_BLOCK / (row_bytes > 0 ? row_bytes : 1) : 1;
 }
+
+/* ---- engine.c, for engine_measure.c ---- */
+
+/* Device, spaces, executors, and what libraries have to prepare. */
+enum ebb_status ebb_engine_make_ready(struct ebb_engine *engine);
+/* Runs a program with the step as it stands, and waits. */
+enum ebb_status ebb_engine_run(struct ebb_engine *engine, enum ebb_program_kind kind);
 
 /* ---- engine_rows.c: rows [row0, row0 + rows), the host's side contiguous ---- */
 
