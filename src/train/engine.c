@@ -206,7 +206,8 @@ static enum ebb_status reserve(struct ebb_engine *engine)
     const struct ebb_engine_request *request = &engine->request;
     struct ebb_device_options options = {.backend = engine->request.backend,
                                          .threads = engine->plan->request.numerics.threads,
-                                         .delay_seed = request->seed};
+                                         .delay_seed = request->seed,
+                                         .pageable = request->pageable};
     memcpy(options.delay_us, request->delay_us, sizeof options.delay_us);
     int64_t device_bytes = engine->plan->device_bytes;
     if (request->whole_budget && request->device_budget > device_bytes)
@@ -484,7 +485,7 @@ struct ebb_engine_usage ebb_engine_usage(const struct ebb_engine *engine)
         int64_t peak = ebb_executor_peak_bytes(engine->executors[i]);
         if (peak > usage.peak_device_bytes) usage.peak_device_bytes = peak;
     }
-    usage.process_device_bytes = ebb_device_bytes_resident(engine->device, EBB_SPACE_DEVICE);
+    usage.process_device_bytes = ebb_device_bytes_process(engine->device, NULL);
     usage.host_bytes = ebb_device_bytes(engine->device, EBB_SPACE_HOST);
     usage.bytes_out = counters.bytes_out - engine->before.bytes_out;
     usage.bytes_in = counters.bytes_in - engine->before.bytes_in;
