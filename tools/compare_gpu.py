@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Every gradient of whole models by Ebb and by transformers with PEFT, on a GPU in one run.
 
-    python tools/compare_gpu.py --bin DIR [--device cuda|cpu] [--cases CASE,...] [--lengths 512,4096]
-                                [--all] [--csv FILE] [--work DIR] [--threads N] [-- OPTION ...]
+    python tools/compare_gpu.py --bin DIR [--device cuda|cpu] [--cases CASE,...]
+                                [--lengths 512,4096] [--all] [--csv FILE] [--work DIR]
+                                [--threads N] [-- OPTION ...]
 
 DIR holds the program `gradients` (cmake --build build --target gradients). A case is
 SHAPE[:LAYERS]/full or SHAPE[:LAYERS]/lora; shapes are in compare_kit.py. Models, adapters (with a B
@@ -255,8 +256,8 @@ def judge_case(title, rows, losses, failures):
     error32, _ = whole(rows, "ebb32")
     off = {side: abs(losses[side] - losses["exact"]) / abs(losses["exact"])
            for side in ("torch", "ebb", "ebb32")}
-    print(f"  {check(not above, f'{len(above)} tensors above ratio {RATIO}, worst ' + ratio['name'])}"
-          f" ratio    worst {ratio['ratio']:.3f} ({ratio['name']}), "
+    text = f"{len(above)} tensors above ratio {RATIO}, worst {ratio['name']}"
+    print(f"  {check(not above, text)} ratio    worst {ratio['ratio']:.3f} ({ratio['name']}), "
           f"{len(above)} of {len(rows)} above {RATIO}; all together {error:.3e} against "
           f"{peer_error:.3e}: {error / max(peer_error, 1e-30):.3f}")
     print(f"  {check(cosine >= COSINE_ALL, f'cosine of all {cosine:.6f}')}"
@@ -275,16 +276,26 @@ def judge_case(title, rows, losses, failures):
 # ---- Cases ---------------------------------------------------------------------------------------
 
 
-def run_case(args, case, models, failures, table):
+def make_case(args, name, method):
+    """(model's folder, adapter's or None); of models only the last one is kept."""
+    model_dir = os.path.join(args.dir, "model-" + name.replace(":", "-"))
+    adapter_dir = os.path.join(args.dir, "adapter")
+    shutil.rmtree(adapter_dir, ignore_errors=True)
+    if not os.path.isdir(model_dir):
+        for other in os.listdir(args.dir):
+            if other.startswith("model-"):
+                shutil.rmtree(os.path.join(args.dir, other))
+        kit.make_model(model_dir, name, args.device)
+    if method == "full":
+        return model_dir, None
+    kit.make_adapter(adapter_dir, name, 16, 32, 0.02)
+    return model_dir, adapter_dir
+
+
+def run_case(args, case, failures, table):
     start = time.time()
     name, _, method = case.partition("/")
-    if name not in models:
-        models[name] = os.path.join(args.dir, name.replace(":", "-"))
-        kit.make_model(models[name], name, args.device)
-    model_dir, adapter_dir = models[name], None
-    if method == "lora":
-        adapter_dir = os.path.join(args.dir, name.replace(":", "-") + "-adapter")
-        kit.make_adapter(adapter_dir, model_dir, 16, 32, 0.02)
+    model_dir, adapter_dir = make_case(args, name, method)
     steps = make_batches(args.lengths, kit.config_of(name)["vocab_size"])
     batches = os.path.join(args.dir, "batches.json")
     with open(batches, "w") as file:
@@ -354,12 +365,14 @@ def main():
     kit.quiet()
     if args.threads:
         torch.set_num_threads(args.threads)
-    args.dir = kit.work_dir(args.work, "compare_gpu_")
-    failures, table, models, start = [], [], {}, time.time()
+    largest = max(kit.parameters_of(case.partition("/")[0])[1] for case in args.cases)
+    # A model in bfloat16, and two types of gradients in float32 for each length.
+    args.dir = kit.work_dir(args.work, "compare_gpu_", (4 + 8 * len(args.lengths)) * largest)
+    failures, table, start = [], [], time.time()
     print(f"{kit.versions()}; files in {args.dir}")
     try:
         for case in args.cases:
-            run_case(args, case, models, failures, table)
+            run_case(args, case, failures, table)
     finally:
         shutil.rmtree(args.dir, ignore_errors=True)
     if args.csv:

@@ -1,14 +1,16 @@
 """What the comparisons of whole models share: shapes, random models and adapters, where files go.
 
-Used by compare_gpu.py and compare_curve.py. A model is made from a shape with random weights that
-a trained model could have: each matrix's deviation is the inverse root of the model's width, so
-that attention is not flat; norm weights are 1 + 0.1 normal and biases 0.1 normal, so that a
-gradient that forgets one of them shows. Weights are written in bfloat16: every side then starts
-from the same numbers, whatever it computes in.
+Used by compare_gpu.py and compare_curve.py. A model is made from a shape with random weights: each
+matrix's deviation is 0.6 of the inverse root of the model's width, which for width 896 is the 0.02
+that transformers starts with (at 1.0 a deep random model magnifies every rounding several times
+more, PyTorch's too, and the cosines say more of the model than of who computed it); norm weights
+are 1 + 0.1 normal and biases 0.1 normal, so that a gradient that forgets one of them shows. Weights
+are written in bfloat16: every side then starts from the same numbers, whatever it computes in.
 SPDX-License-Identifier: Apache-2.0
 """
 
 import json
+import math
 import os
 import shutil
 import sys
@@ -58,14 +60,24 @@ def quiet():
     torch.backends.cudnn.allow_tf32 = False
 
 
-def work_dir(wanted, prefix):
-    """A new folder: under `wanted`, else in memory where there is some, else where TMPDIR says."""
+def work_dir(wanted, prefix, room):
+    """A new folder: under `wanted`; else in memory where there are `room` bytes; else where TMPDIR
+    says."""
     if wanted:
         os.makedirs(wanted, exist_ok=True)
-        return tempfile.mkdtemp(prefix=prefix, dir=wanted)
-    memory = "/dev/shm"
-    room = os.path.isdir(memory) and shutil.disk_usage(memory).free > 16 << 30
-    return tempfile.mkdtemp(prefix=prefix, dir=memory if room else None)
+    elif os.path.isdir("/dev/shm") and shutil.disk_usage("/dev/shm").free > room:
+        wanted = "/dev/shm"
+    return tempfile.mkdtemp(prefix=prefix, dir=wanted)
+
+
+def parameters_of(name):
+    """{weight: shape} of a shape's model, and the whole number of parameters."""
+    config = {key: value for key, value in config_of(name).items() if key != "torch_dtype"}
+    with torch.device("meta"):
+        model = transformers.AutoModelForCausalLM.from_config(
+            transformers.AutoConfig.for_model(**config))
+    shapes = {key: tuple(parameter.shape) for key, parameter in model.named_parameters()}
+    return shapes, sum(math.prod(dims) for dims in shapes.values())
 
 
 def config_of(name):
@@ -76,48 +88,42 @@ def config_of(name):
     config = dict(SHAPES[base], architectures=[CLASSES[SHAPES[base]["model_type"]]])
     if layers:
         config["num_hidden_layers"] = int(layers)
-    return dict(config, initializer_range=config["hidden_size"] ** -0.5, torch_dtype="bfloat16",
-                attention_bias=False, mlp_bias=False, use_sliding_window=False)
+    return dict(config, initializer_range=0.6 * config["hidden_size"] ** -0.5,
+                torch_dtype="bfloat16", attention_bias=False, mlp_bias=False,
+                use_sliding_window=False)
 
 
 def make_model(path, name, device, seed=1):
-    """Writes config.json and model.safetensors; returns the number of parameters."""
+    """Writes config.json and model.safetensors."""
     os.makedirs(path)
     config = config_of(name)
     with open(os.path.join(path, "config.json"), "w") as file:
         json.dump(config, file, indent=2)
-    with torch.device("meta"):
-        empty = transformers.AutoModelForCausalLM.from_config(
-            transformers.AutoConfig.from_pretrained(path))
     generator = torch.Generator(device=device).manual_seed(seed)
     tensors = {}
-    for key, parameter in empty.named_parameters():
-        values = torch.randn(parameter.shape, generator=generator, device=device)
+    for key, dims in parameters_of(name)[0].items():
+        values = torch.randn(dims, generator=generator, device=device)
         if key.endswith("norm.weight"):
             values = 1 + 0.1 * values
+        elif key.endswith(".bias"):
+            values *= 0.1
         else:
-            values *= 0.1 if key.endswith(".bias") else config["initializer_range"]
+            values *= config["initializer_range"]
         tensors[key] = values.to(torch.bfloat16).cpu()
     save_file(tensors, os.path.join(path, "model.safetensors"), metadata={"format": "pt"})
-    return sum(values.numel() for values in tensors.values())
 
 
-def make_adapter(path, model_dir, rank, alpha, scale_b, seed=2):
+def make_adapter(path, name, rank, alpha, scale_b, seed=2):
     """Writes an adapter on every linear layer in PEFT's format, float32: A as PEFT starts it, B
     normal with deviation `scale_b` (0: as PEFT starts it)."""
     os.makedirs(path)
-    with open(os.path.join(model_dir, "config.json")) as file:
-        config = json.load(file)
-    with torch.device("meta"):
-        empty = transformers.AutoModelForCausalLM.from_config(
-            transformers.AutoConfig.from_pretrained(model_dir))
     generator = torch.Generator().manual_seed(seed)
     tensors = {}
-    for key, parameter in empty.named_parameters():
+    for key, dims in parameters_of(name)[0].items():
         module = key.removesuffix(".weight")
         if module.rpartition(".")[2] not in ALL_LINEAR or not key.endswith(".weight"):
             continue
-        rows, cols = parameter.shape
+        rows, cols = dims
         a = (2 * torch.rand((rank, cols), generator=generator) - 1) * cols ** -0.5
         b = torch.randn((rows, rank), generator=generator) * scale_b
         tensors[f"base_model.model.{module}.lora_A.weight"] = a.contiguous()
@@ -126,8 +132,7 @@ def make_adapter(path, model_dir, rank, alpha, scale_b, seed=2):
     with open(os.path.join(path, "adapter_config.json"), "w") as file:
         json.dump({"peft_type": "LORA", "task_type": "CAUSAL_LM", "r": rank, "lora_alpha": alpha,
                    "lora_dropout": 0.0, "bias": "none", "target_modules": ALL_LINEAR,
-                   "base_model_name_or_path": model_dir, "inference_mode": False}, file, indent=2)
-    return config
+                   "base_model_name_or_path": name, "inference_mode": False}, file, indent=2)
 
 
 def load(model_dir, dtype, device, adapter_dir=None):
