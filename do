@@ -14,6 +14,11 @@ usage: ./do COMMAND
             model directory, a .gguf file, a wheel with one inside, or a Hub id in the local cache (3 minutes)
   test      install what is missing, build, and run the tests
   build     install what is missing and build: the program is then build/ebb
+  test-gpu [FOLDER]
+            the tests that use a GPU, on this machine's (10 minutes at most); with FOLDER, a bundle, without building
+  bundle [--tests] [--gpus LIST] [FOLDER]
+            a folder with the program and the libraries it needs, for machines where nothing can be installed
+            (build/ebb-bundle); --tests: and what 'sh gpu.sh' runs there; --gpus: 90a, "80;90a", ... instead of ALL
   torture   the stress tests in full: delays on every queue, NaN in dead memory, smallest buffers
   lint      the style's rules that a script can check
   fuzz [TARGET] [SECONDS]
@@ -58,6 +63,35 @@ build_in() {
 build() {
     setup
     build_in build OFF "${@:-all}"
+}
+
+# bundle [--tests] [--gpus LIST] [FOLDER]
+bundle() {
+    tests="" gpus=ALL folder=""
+    while [ $# -gt 0 ]; do
+        case $1 in
+        --tests) tests=--tests ;;
+        --gpus)
+            [ $# -gt 1 ] || { usage >&2; exit 2; }
+            gpus=$2
+            shift
+            ;;
+        -*) usage >&2; exit 2 ;;
+        /*) folder=$1 ;;
+        *) folder=$from/$1 ;;
+        esac
+        shift
+    done
+    setup
+    cmake -S . -B build-bundle -G Ninja -DCMAKE_BUILD_TYPE=Release -DEBB_BUNDLE=ON \
+        "-DEBB_CUDA_ARCHITECTURES=$gpus" >build-bundle.log 2>&1 || { cat build-bundle.log; exit 1; }
+    if [ "$tests" ]; then
+        cmake --build build-bundle --target ebb gpu_tests
+    else
+        cmake --build build-bundle --target ebb
+    fi
+    mkdir -p build
+    sh tools/bundle.sh build-bundle "${folder:-build/ebb-bundle}" $tests
 }
 
 # The stress build has its own folder.
@@ -126,6 +160,20 @@ test)
     torture_build test_device_queue test_stash_moves test_program_order test_program_executor \
         test_train_policy
     ctest --test-dir build-torture --output-on-failure -R "$stressed"
+    ;;
+test-gpu)
+    folder=${2:-}
+    if [ -z "$folder" ]; then
+        build ebb gpu_tests
+        folder=build
+    else
+        case $folder in /*) ;; *) folder=$from/$folder ;; esac
+    fi
+    exec sh tests/gpu.sh "$folder"
+    ;;
+bundle)
+    shift
+    bundle "$@"
     ;;
 torture)
     setup

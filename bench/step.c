@@ -370,7 +370,7 @@ static enum ebb_status run_profile(const struct ebb_queue_env *queue, const void
     struct ebb_op_env env = {.ctx = p->engine->ctx,
                              .base = p->base,
                              .step = &p->engine->step,
-                             .matmul = p->engine->matmul,
+                             .libs = p->engine->libs,
                              .stream = queue->stream,
                              .threads = queue->threads};
     for (int32_t e = 0; e < ebb_program_entries(program); e++) {

@@ -41,12 +41,12 @@ static void world_start(struct world *w, const struct setup *s, int threads, boo
     op_test_start(&w->t);
     w->t.env.threads = threads;
     w->t.step.tokens = s->live;
-    const struct ebb_op_target target = {w->t.target.backend, threads};
-    if (ebb_matmul_lib_create(w->t.env.ctx, &target, &w->t.env.matmul) != EBB_OK) {
+    const struct ebb_op_target target = {.backend = w->t.target.backend, .threads = threads};
+    if (ebb_matmul_lib_create(w->t.env.ctx, &target, &w->t.env.libs.matmul) != EBB_OK) {
         print_message("%s\n", ebb_error_text(w->t.env.ctx));
         exit(77);
     }
-    if (force_fp32) ebb_matmul_lib_force_fp32(w->t.env.matmul);
+    if (force_fp32) ebb_matmul_lib_force_fp32(w->t.env.libs.matmul);
     struct ebb_matmul *a = &w->args;
     const bool tn = s->form == EBB_MATMUL_TN, nt = s->form == EBB_MATMUL_NT;
     int64_t a_cols = nt ? s->in : s->out, y_rows = tn ? s->out : s->tokens,
@@ -64,7 +64,7 @@ static void world_start(struct world *w, const struct setup *s, int threads, boo
                                 : matrix(&w->t, s->y_dtype, y_rows, y_cols, s->pad * 2, !tn);
     a->scratch = ebb_view_none();
     int64_t bytes = -1;
-    assert_int_equal(ebb_matmul_scratch(w->t.env.matmul, a, &bytes), EBB_OK);
+    assert_int_equal(ebb_matmul_scratch(w->t.env.libs.matmul, a, &bytes), EBB_OK);
     assert_true(bytes >= 0);
     a->scratch = op_test_workspace(&w->t, bytes);
     w->m = tn ? s->out : s->live;
@@ -76,7 +76,7 @@ static void world_start(struct world *w, const struct setup *s, int threads, boo
 static void world_end(struct world *w)
 {
     free(w->before);
-    ebb_matmul_lib_free(w->t.env.matmul);
+    ebb_matmul_lib_free(w->t.env.libs.matmul);
     op_test_end(&w->t);
 }
 
@@ -309,7 +309,7 @@ static void planned_scratch_is_enough_for_every_number_of_rows(void **state)
                 fewer.a.rows = rows;
                 if (form == EBB_MATMUL_TN) fewer.b.rows = rows;
                 if (form != EBB_MATMUL_TN) fewer.y.rows = rows;
-                assert_int_equal(ebb_matmul_scratch_now(w.t.env.matmul, &fewer, &bytes), EBB_OK);
+                assert_int_equal(ebb_matmul_scratch_now(w.t.env.libs.matmul, &fewer, &bytes), EBB_OK);
                 assert_true(bytes <= w.args.scratch.cols);
             }
             world_end(&w);
@@ -451,7 +451,7 @@ static void rows_world_start(struct rows_world *w, enum ebb_dtype dtype)
     const int64_t bytes = ROWS_ELEMENTS * (int64_t)sizeof(float);
     memset(w, 0, sizeof *w);
     op_test_start(&w->t);
-    if (ebb_matmul_lib_create(w->t.env.ctx, &w->t.target, &w->t.env.matmul) != EBB_OK) {
+    if (ebb_matmul_lib_create(w->t.env.ctx, &w->t.target, &w->t.env.libs.matmul) != EBB_OK) {
         print_message("%s\n", ebb_error_text(w->t.env.ctx));
         exit(77);
     }
@@ -476,7 +476,7 @@ static void rows_world_start(struct rows_world *w, enum ebb_dtype dtype)
 static void rows_world_end(struct rows_world *w)
 {
     void *blocks[] = {w->data, w->y, w->scratch, w->whole, w->part};
-    ebb_matmul_lib_free(w->t.env.matmul);
+    ebb_matmul_lib_free(w->t.env.libs.matmul);
     for (int i = 0; i < 5; i++) ebb_device_block_free(w->t.device, blocks[i]);
     op_test_end(&w->t);
 }
@@ -599,7 +599,7 @@ static void assert_fails(struct world *w, const char *text)
     if (!strstr(ebb_error_text(w->t.env.ctx), text))
         fail_msg("'%s' has no '%s'", ebb_error_text(w->t.env.ctx), text);
     ebb_error_clear(w->t.env.ctx);
-    (void)ebb_matmul_scratch(w->t.env.matmul, &w->args, &bytes);
+    (void)ebb_matmul_scratch(w->t.env.libs.matmul, &w->args, &bytes);
     ebb_error_clear(w->t.env.ctx);
 }
 
@@ -647,7 +647,7 @@ static void bad_arguments_are_named(void **state)
     w.t.step.tokens = 64;
     if (!op_test_on_gpu()) { /* where scratch and threads depend on the product */
         w.args.scratch.cols = 100;
-        ebb_matmul_lib_force_fp32(w.t.env.matmul);
+        ebb_matmul_lib_force_fp32(w.t.env.libs.matmul);
         assert_fails(&w, "bytes of scratch, 100 are planned");
         w.args = good;
         w.t.env.threads = 1;
@@ -673,8 +673,8 @@ static void the_caller_s_team_size_is_given_back(void **state)
     world_start(&w, &s, 2, false);
     assert_int_equal(op_test_run(&w.t, EBB_OP_matmul, &w.args), EBB_OK);
     assert_int_equal(omp_get_max_threads(), 3);
-    assert_non_null(strstr(ebb_matmul_lib_version(w.t.env.matmul), "oneDNN "));
-    assert_non_null(strstr(ebb_matmul_lib_version(w.t.env.matmul), "2 threads"));
+    assert_non_null(strstr(ebb_matmul_lib_version(w.t.env.libs.matmul), "oneDNN "));
+    assert_non_null(strstr(ebb_matmul_lib_version(w.t.env.libs.matmul), "2 threads"));
     world_end(&w);
 }
 
@@ -685,8 +685,8 @@ static void memory_that_runs_out_is_reported(void **state)
     for (int nth = 1; nth <= allocations; nth++) {
         struct ebb_ctx *ctx = ebb_ctx_create();
         struct ebb_matmul_lib *lib = NULL;
-        const struct ebb_op_target target = {op_test_on_gpu() ? EBB_BACKEND_CUDA : EBB_BACKEND_CPU,
-                                             2};
+        const struct ebb_op_target target = {
+            .backend = op_test_on_gpu() ? EBB_BACKEND_CUDA : EBB_BACKEND_CPU, .threads = 2};
         ebb_ctx_set_log(ctx, op_test_quiet, NULL);
         ebb_mem_fail_nth(ctx, nth, false);
         assert_int_equal(ebb_matmul_lib_create(ctx, &target, &lib), EBB_NO_MEMORY);

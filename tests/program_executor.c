@@ -1,5 +1,6 @@
 /* Tests of the executor: real programs on the CPU device.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "op/matmul.h"
 #include "program_kit.h"
 
 static struct ebb_ctx *ctx;

@@ -69,6 +69,11 @@ static void ctx_unlock(struct ebb_ctx *ctx)
     pthread_mutex_unlock(&ctx->lock);
 }
 
+const char *ebb_environment(const char *name)
+{
+    return getenv(name);
+}
+
 struct ebb_ctx *ebb_ctx_create(void)
 {
     struct ebb_ctx *ctx = calloc(1, sizeof *ctx);

@@ -35,6 +35,9 @@ void ebb_ctx_free(struct ebb_ctx *ctx); /* accepts NULL */
 /* Log lines go to stderr, control characters as "\x1b", unless a sink is set. */
 void ebb_ctx_set_log(struct ebb_ctx *ctx, ebb_log_fn fn, void *user);
 
+/* A variable of the environment, for rooms that must say what it was; NULL: not set. Borrowed. */
+const char *ebb_environment(const char *name);
+
 /* ---- errors ---- */
 
 /* Records a failure and returns `status`. Only the first failure since the last ebb_error_clear is

@@ -5,7 +5,9 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "device/device.h"
 
+#include <signal.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/number.h"
 #include "device/device_int.h"
@@ -70,6 +72,11 @@ const char *ebb_backend_name(enum ebb_backend backend)
     return row_of(backend)->name;
 }
 
+bool ebb_backend_is_built(enum ebb_backend backend)
+{
+    return row_of(backend)->get() != NULL;
+}
+
 bool ebb_backend_is_there(enum ebb_backend backend, char *why, size_t why_bytes)
 {
     const struct ebb_device_backend *functions = row_of(backend)->get();
@@ -82,6 +89,12 @@ int64_t ebb_backend_bytes_total(enum ebb_backend backend)
 {
     const struct ebb_device_backend *functions = row_of(backend)->get();
     return functions != NULL ? functions->bytes_total() : 0;
+}
+
+int64_t ebb_backend_bytes_free(struct ebb_ctx *ctx, enum ebb_backend backend)
+{
+    const struct ebb_device_backend *functions = row_of(backend)->get();
+    return functions != NULL ? functions->bytes_free(ctx) : 0;
 }
 
 int ebb_device_default_delay(void)
@@ -98,6 +111,29 @@ int ebb_device_delay(uint64_t delay_key, uint64_t number, int delay_us)
     uint32_t words[4];
     ebb_philox(delay_key, number, words);
     return (int)(words[0] % ((uint32_t)delay_us + 1u));
+}
+
+/* Faults of the thread itself and the profiler's clock are its own business. */
+static void block_signals(sigset_t *before)
+{
+    sigset_t blocked;
+    sigfillset(&blocked);
+    const int own[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP, SIGPROF};
+    for (size_t i = 0; i < sizeof own / sizeof own[0]; i++) sigdelset(&blocked, own[i]);
+    pthread_sigmask(SIG_SETMASK, &blocked, before);
+}
+
+enum ebb_status ebb_device_thread_start(struct ebb_ctx *ctx, const char *name,
+                                        void *(*main)(void *user), void *user, pthread_t *thread)
+{
+    sigset_t before;
+    block_signals(&before);
+    int error = pthread_create(thread, NULL, main, user);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (error != 0)
+        return EBB_FAIL(ctx, EBB_DEVICE, "cannot start the thread '%s': %s", name, strerror(error));
+    pthread_setname_np(*thread, name);
+    return EBB_OK;
 }
 
 enum ebb_status ebb_device_create(struct ebb_ctx *ctx, const struct ebb_device_options *options,
@@ -121,6 +157,10 @@ enum ebb_status ebb_device_create(struct ebb_ctx *ctx, const struct ebb_device_o
             return EBB_FAIL(ctx, EBB_BAD_CONFIG,
                             "a delay of %d microseconds for queue '%s'; wanted 0 to 1000000",
                             options->delay_us[i], queue_names[i]);
+    if (options->bounce_bytes < 0 || options->bounce_bytes > 1 << 30)
+        return EBB_FAIL(ctx, EBB_BAD_CONFIG,
+                        "bounced pieces of %lld bytes; wanted 1 to 1073741824, or 0 for 8 MiB",
+                        (long long)options->bounce_bytes);
     EBB_TRY(backend->create(ctx, options, device));
     EBB_ASSERT((*device)->backend == backend && (*device)->ctx == ctx);
     (*device)->kind = options->backend;
@@ -177,6 +217,23 @@ int64_t ebb_device_bytes_resident(const struct ebb_device *device, enum ebb_spac
 {
     EBB_ASSERT(space_is_valid(space));
     return device->space[space].base != NULL ? device->backend->bytes_resident(device, space) : 0;
+}
+
+int64_t ebb_device_bytes_process(const struct ebb_device *device, enum ebb_bytes_way *way)
+{
+    enum ebb_bytes_way unused;
+    return device->backend->bytes_process(device, way != NULL ? way : &unused);
+}
+
+int64_t ebb_device_bytes_overhead(const struct ebb_device *device)
+{
+    return device->backend->bytes_overhead(device);
+}
+
+void ebb_device_break(struct ebb_device *device)
+{
+    EBB_ASSERT(device->backend->break_it != NULL);
+    device->backend->break_it(device);
 }
 
 /* A range that begins inside a space must end inside it. */

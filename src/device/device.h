@@ -23,8 +23,18 @@
  *
  * CUDA: the queues are streams, and functions that are launched run at once on the caller's
  * thread to enqueue kernels. What was enqueued before a failure showed cannot be taken back and
- * runs; what is enqueued after it is skipped. Where the system refuses to pin the host space it
- * stays pageable, with one warning: copies are then slower and hold up the thread that enqueues.
+ * runs; what is enqueued after it is skipped. There are no guard pages. Enqueueing blocks where
+ * the driver's own ring is full (about a thousand commands), where 2048 timed waits of COMPUTE,
+ * 1024 ticket waits or 4096 bounced pieces are on their way, and in a copy from or to memory of the
+ * process that is not of a space.
+ *
+ * The host space is pinned as a whole. Where the system refuses that, all of it stays pageable,
+ * with one warning, and copies bounce through a few pinned slots: slower, but still in the
+ * background (device_bounce.h). Where even the slots cannot be pinned, copies fail.
+ *
+ * A GPU that is lost (a kernel's fault, a hardware error) stays lost for the process: sync returns
+ * EBB_DEVICE from then on, nothing more is enqueued, tickets that queues were to signal fail, and
+ * freeing still works.
  *
  * Threads: all calls on one device come from one thread, except ebb_ticket_signal,
  * ebb_ticket_fail and ebb_ticket_wait.
@@ -52,17 +62,26 @@ struct ebb_device_options {
      * only. */
     int delay_us[EBB_QUEUE_COUNT]; /* up to 1000000 */
     uint64_t delay_seed;
+    /* Tests, CUDA: as if the system refused to pin the host space. Copies bounce in pieces of
+     * bounce_bytes; 0: 8 MiB. */
+    bool pageable;
+    int64_t bounce_bytes;
 };
 
 const char *ebb_backend_name(enum ebb_backend backend); /* "cpu", "cuda" */
+bool ebb_backend_is_built(enum ebb_backend backend);    /* this build has it */
 /* Does this build have the backend, and this machine what it needs? Cheap; nothing is created.
- * `why` (may be NULL) gets a sentence where it is false. */
+ * `why` (may be NULL; EBB_BACKEND_WHY bytes hold any) gets a sentence where it is false. */
+enum { EBB_BACKEND_WHY = 320 };
 bool ebb_backend_is_there(enum ebb_backend backend, char *why, size_t why_bytes);
 /* Memory that a percentage is of: the GPU's, or the machine's. 0: none is there. */
 int64_t ebb_backend_bytes_total(enum ebb_backend backend);
+/* What of it is free now. On a GPU the driver and libraries take their part of it (a few hundred
+ * MiB) when a device is created. 0: not known. */
+int64_t ebb_backend_bytes_free(struct ebb_ctx *ctx, enum ebb_backend backend);
 
-/* The caller frees. EBB_UNSUPPORTED for a backend that this build or machine does not have;
- * EBB_BAD_CONFIG for numbers out of range. */
+/* The caller frees. EBB_UNSUPPORTED for a backend that this build does not have, EBB_DEVICE where
+ * this machine cannot serve it; EBB_BAD_CONFIG for numbers out of range. */
 enum ebb_status ebb_device_create(struct ebb_ctx *ctx, const struct ebb_device_options *options,
                                   struct ebb_device **device);
 /* Waits for the queues; a failure that no sync has fetched is lost. Its tickets are freed after
@@ -77,7 +96,8 @@ const char *ebb_device_name(const struct ebb_device *device);
 /* ---- memory ---------------------------------------------------------------------------------- */
 
 /* Reserves a space, once. The memory is zero and 4096-aligned, with an inaccessible guard page
- * right behind `bytes` rounded up to 4096. EBB_NO_MEMORY names space and size. bytes may be 0. */
+ * right behind `bytes` rounded up to 4096. EBB_NO_MEMORY, or EBB_DOES_NOT_FIT for a GPU's memory,
+ * names space and size. bytes may be 0. */
 enum ebb_status ebb_device_reserve(struct ebb_device *device, enum ebb_space space, int64_t bytes);
 /* NULL before reserve. */
 void *ebb_device_base(const struct ebb_device *device, enum ebb_space space);
@@ -85,6 +105,24 @@ int64_t ebb_device_bytes(const struct ebb_device *device, enum ebb_space space);
 /* Bytes of the space that are backed by memory now (the CPU backend: resident pages), as seen
  * from outside the plan. */
 int64_t ebb_device_bytes_resident(const struct ebb_device *device, enum ebb_space space);
+
+/* How it is known what a process uses of a GPU's memory, the surest first. */
+enum ebb_bytes_way {
+    /* The driver's account of this process (NVML): what nvidia-smi shows. Also where the driver
+     * shows one process only, under a number that is not ours: in a container it is ours. On the
+     * CPU backend: the arena's resident pages. */
+    EBB_BYTES_COUNTED,
+    /* What is used on the whole GPU, less what was used before this process opened it: wrong by
+     * whatever other processes have taken or given back since. */
+    EBB_BYTES_DIFFERENCE,
+    EBB_BYTES_UNKNOWN /* no NVML; or the process had opened the GPU before this device was made */
+};
+/* Device memory of this process: spaces, blocks, libraries, the driver's context. -1: unknown. A
+ * question to the driver, not one for every command. `way` may be NULL. */
+int64_t ebb_device_bytes_process(const struct ebb_device *device, enum ebb_bytes_way *way);
+/* Of that, what lies outside the DEVICE space: context, libraries, kernels, tests' blocks. -1:
+ * unknown. 0 on the CPU backend. */
+int64_t ebb_device_bytes_overhead(const struct ebb_device *device);
 
 /* The host's hand on either space, at once: what is enqueued must not touch the ranges (sync
  * first). Strides in bytes; `row_bytes` are copied of each of `rows`. Either pointer may also be

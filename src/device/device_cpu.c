@@ -21,7 +21,6 @@
 #include <math.h>
 #include <omp.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -578,6 +577,18 @@ static int64_t cpu_bytes_resident(const struct ebb_device *device, enum ebb_spac
     return bytes;
 }
 
+static int64_t cpu_bytes_process(const struct ebb_device *device, enum ebb_bytes_way *way)
+{
+    *way = EBB_BYTES_COUNTED;
+    return ebb_device_bytes_resident(device, EBB_SPACE_DEVICE);
+}
+
+static int64_t cpu_bytes_overhead(const struct ebb_device *device)
+{
+    (void)device;
+    return 0;
+}
+
 static enum ebb_status cpu_copy_rows(struct ebb_device *device, void *to, int64_t to_stride,
                                      const void *from, int64_t from_stride, int64_t row_bytes,
                                      int64_t rows)
@@ -610,6 +621,12 @@ static void cpu_block_free(struct ebb_device *device, void *block)
 
 /* ---- life ---- */
 
+static int64_t cpu_bytes_free(struct ebb_ctx *ctx)
+{
+    (void)ctx;
+    return ebb_host_bytes_available();
+}
+
 static bool cpu_is_there(char *why, size_t why_bytes)
 {
     (void)why, (void)why_bytes;
@@ -636,17 +653,6 @@ static void cpu_free(struct ebb_device *device)
     ebb_mem_free(device->ctx, own);
 }
 
-/* Signals from outside are the main thread's business; faults of the thread itself and the
- * profiler's clock are not. */
-static void block_signals(sigset_t *before)
-{
-    sigset_t blocked;
-    sigfillset(&blocked);
-    const int own[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP, SIGPROF};
-    for (size_t i = 0; i < sizeof own / sizeof own[0]; i++) sigdelset(&blocked, own[i]);
-    pthread_sigmask(SIG_SETMASK, &blocked, before);
-}
-
 static enum ebb_status start_queue(struct cpu_device *device, enum ebb_queue id,
                                    const struct ebb_device_options *options)
 {
@@ -660,15 +666,9 @@ static enum ebb_status start_queue(struct cpu_device *device, enum ebb_queue id,
     queue->delay_key = ebb_random_key(options->delay_seed, 0, 0, 0, (uint32_t)id);
     queue->ring = ebb_mem_alloc(device->base.ctx, RING * sizeof *queue->ring);
     if (queue->ring == NULL) return EBB_NO_MEMORY;
-    sigset_t before;
-    block_signals(&before);
-    int error = pthread_create(&queue->thread, NULL, queue_main, queue);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (error != 0)
-        return EBB_FAIL(device->base.ctx, EBB_DEVICE, "cannot start the thread of queue %s: %s",
-                        ebb_queue_name(id), strerror(error));
+    EBB_TRY(ebb_device_thread_start(device->base.ctx, thread_names[id], queue_main, queue,
+                                    &queue->thread));
     queue->started = true;
-    pthread_setname_np(queue->thread, thread_names[id]);
     return EBB_OK;
 }
 
@@ -705,10 +705,13 @@ const struct ebb_device_backend *ebb_device_backend_cpu(void)
     static const struct ebb_device_backend backend = {
         .is_there = cpu_is_there,
         .bytes_total = ebb_host_bytes_total,
+        .bytes_free = cpu_bytes_free,
         .create = cpu_create,
         .free = cpu_free,
         .reserve = cpu_reserve,
         .bytes_resident = cpu_bytes_resident,
+        .bytes_process = cpu_bytes_process,
+        .bytes_overhead = cpu_bytes_overhead,
         .copy_rows = cpu_copy_rows,
         .fill = cpu_fill,
         .block_create = cpu_block_create,

@@ -1,4 +1,4 @@
-/* The torture's delay, and the question whether this build has code for the GPU.
+/* The torture's delay, the tests' fault, and the question whether this build has code for the GPU.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "device/device_cuda_int.h"
 
@@ -12,9 +12,20 @@ static __global__ void delay_kernel(long long nanoseconds)
     } while (now - start < nanoseconds);
 }
 
-cudaError_t ebb_cuda_delay(cudaStream_t stream, int microseconds)
+cudaError_t ebb_cuda_run_delay(cudaStream_t stream, int microseconds)
 {
     delay_kernel<<<1, 1, 0, stream>>>((long long)microseconds * 1000);
+    return cudaGetLastError();
+}
+
+static __global__ void fault_kernel(unsigned long long address)
+{
+    *(volatile int *)address = 1;
+}
+
+cudaError_t ebb_cuda_run_fault(cudaStream_t stream)
+{
+    fault_kernel<<<1, 1, 0, stream>>>(64);
     return cudaGetLastError();
 }
 

@@ -7,6 +7,8 @@
 #ifndef EBB_DEVICE_INT_H
 #define EBB_DEVICE_INT_H
 
+#include <pthread.h>
+
 #include "device/device.h"
 
 #ifdef __cplusplus
@@ -43,11 +45,14 @@ struct ebb_ticket {
 struct ebb_device_backend {
     bool (*is_there)(char *why, size_t why_bytes);
     int64_t (*bytes_total)(void);
+    int64_t (*bytes_free)(struct ebb_ctx *ctx);
     enum ebb_status (*create)(struct ebb_ctx *ctx, const struct ebb_device_options *options,
                               struct ebb_device **device);
     void (*free)(struct ebb_device *device);
     enum ebb_status (*reserve)(struct ebb_device *device, enum ebb_space space, int64_t bytes);
     int64_t (*bytes_resident)(const struct ebb_device *device, enum ebb_space space);
+    int64_t (*bytes_process)(const struct ebb_device *device, enum ebb_bytes_way *way);
+    int64_t (*bytes_overhead)(const struct ebb_device *device);
     enum ebb_status (*copy_rows)(struct ebb_device *device, void *to, int64_t to_stride,
                                  const void *from, int64_t from_stride, int64_t row_bytes,
                                  int64_t rows);
@@ -55,6 +60,7 @@ struct ebb_device_backend {
     enum ebb_status (*block_create)(struct ebb_device *device, int64_t bytes, bool shared,
                                     void **block);
     void (*block_free)(struct ebb_device *device, void *block);
+    void (*break_it)(struct ebb_device *device); /* NULL: cannot */
     enum ebb_status (*launch)(struct ebb_device *device, enum ebb_queue queue, ebb_queue_fn fn,
                               const void *args);
     enum ebb_status (*copy)(struct ebb_device *device, enum ebb_queue queue, void *to,
@@ -85,8 +91,15 @@ int ebb_device_default_delay(void);
 /* Microseconds that the command `number` of a queue waits, up to delay_us. */
 int ebb_device_delay(uint64_t delay_key, uint64_t number, int delay_us);
 
+/* A thread that leaves signals from outside to the main thread. EBB_DEVICE where the system refuses
+ * it. The name has 15 letters at most. */
+enum ebb_status ebb_device_thread_start(struct ebb_ctx *ctx, const char *name,
+                                        void *(*main)(void *user), void *user, pthread_t *thread);
+
 const char *ebb_queue_name(enum ebb_queue queue); /* "compute", "out", "in" */
 const char *ebb_space_name(enum ebb_space space); /* "device", "host" */
+/* Tests, CUDA: a kernel on COMPUTE writes where no memory is, and the device is lost. */
+void ebb_device_break(struct ebb_device *device);
 /* The space that holds the byte at `at`, or EBB_SPACE_COUNT. */
 enum ebb_space ebb_device_space_of(const struct ebb_device *device, const void *at);
 

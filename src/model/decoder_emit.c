@@ -443,10 +443,13 @@ static struct ebb_view doc_view(const struct emitter *e)
     return input_view(e->d->net.inputs.doc_starts, e->b->capacity.docs + 1);
 }
 
-static struct ebb_view attention_scratch(struct emitter *e, const struct ebb_attention_shape *shape)
+static struct ebb_view attention_scratch(struct emitter *e, enum ebb_op op,
+                                         const struct ebb_attention_shape *shape)
 {
     struct ebb_op_target target = ebb_numerics_target(e->b->numerics);
-    return ebb_build_scratch(e->b, ebb_attention_scratch(shape, e->b->capacity.tokens, &target));
+    const struct ebb_capacity *capacity = &e->b->capacity;
+    return ebb_build_scratch(e->b, ebb_attention_scratch(shape, e->storage, op, capacity->tokens,
+                                                         capacity->doc_tokens, &target));
 }
 
 static enum ebb_status make_o(struct emitter *e, int64_t layer, const struct ebb_matrix *qkv,
@@ -461,7 +464,7 @@ static enum ebb_status make_o(struct emitter *e, int64_t layer, const struct ebb
     args.doc_starts = doc_view(e);
     args.o = ebb_matrix_all(e->b, o, 0, e->d->o_cols);
     args.lse = ebb_matrix_all(e->b, lse, 0, e->c->heads);
-    args.scratch = attention_scratch(e, &args.shape);
+    args.scratch = attention_scratch(e, EBB_OP_attention_forward, &args.shape);
     return ebb_build_op(e->b, EBB_OP_attention_forward, &args);
 }
 
@@ -884,7 +887,7 @@ static enum ebb_status backward_attention(struct emitter *e, int64_t layer,
     args.dq = ebb_matrix_all(e->b, dqkv, 0, o_cols);
     args.dk = ebb_matrix_all(e->b, dqkv, o_cols, kv_cols);
     args.dv = ebb_matrix_all(e->b, dqkv, e->d->qk_cols, kv_cols);
-    args.scratch = attention_scratch(e, &args.shape);
+    args.scratch = attention_scratch(e, EBB_OP_attention_backward, &args.shape);
     return ebb_build_op(e->b, EBB_OP_attention_backward, &args);
 }
 
@@ -1009,7 +1012,7 @@ static enum ebb_status decode_attention(struct emitter *e, int64_t layer,
                                         .v = caches[1],
                                         .o = ebb_matrix_tile(e->b, o, 0, 0, e->d->o_cols),
                                         .shape = attention_shape(e, layer)};
-    args.scratch = attention_scratch(e, &args.shape);
+    args.scratch = attention_scratch(e, EBB_OP_attention_cached, &args.shape);
     return ebb_build_op(e->b, EBB_OP_attention_cached, &args);
 }
 

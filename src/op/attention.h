@@ -11,6 +11,10 @@
  * All sums in fp32 in an order that depends only on the document's length and the block sizes:
  * neither on the number of threads nor on what else is in the batch.
  *
+ * On a GPU bf16 goes through cuDNN (op/attention_cudnn_int.h) where the target says so and cuDNN
+ * takes the shape: same formula, sums in the order of its kernels. Its backward adds dq's parts in
+ * any order unless `deterministic`. The decoding op always runs on plain kernels.
+ *
  * Saves q, k, v (after rotary), o and lse.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef EBB_OP_ATTENTION_H
@@ -65,8 +69,9 @@ struct ebb_attention_cached {
     struct ebb_attention_shape shape;
 };
 
-/* Bytes for forward, backward and cached alike; `tokens` is the capacity T. */
-int64_t ebb_attention_scratch(const struct ebb_attention_shape *shape, int64_t tokens,
+/* Bytes of scratch of an op; `tokens` is the capacity T, `longest` that of its longest document. */
+int64_t ebb_attention_scratch(const struct ebb_attention_shape *shape, enum ebb_dtype dtype,
+                              enum ebb_op op, int64_t tokens, int64_t longest,
                               const struct ebb_op_target *target);
 enum ebb_status ebb_attention_forward_cpu(const struct ebb_op_env *env,
                                           const struct ebb_attention_forward *args);
@@ -74,6 +79,28 @@ enum ebb_status ebb_attention_backward_cpu(const struct ebb_op_env *env,
                                            const struct ebb_attention_backward *args);
 enum ebb_status ebb_attention_cached_cpu(const struct ebb_op_env *env,
                                          const struct ebb_attention_cached *args);
+
+/* ---- cuDNN, loaded at run time ---- */
+
+struct ebb_attention_lib;
+
+/* How attention of this shape and type runs best on a GPU: the library where it takes them, in
+ * groups of heads that fill a GPU at the longest document and need no more scratch than that. Depends
+ * on nothing else, so it may be part of the numerics. `why` (may be NULL) gets a sentence where the
+ * library does not take them. */
+struct ebb_attention_way ebb_attention_way(const struct ebb_attention_shape *shape,
+                                           enum ebb_dtype dtype, int64_t longest,
+                                           bool deterministic, char *why, size_t why_bytes);
+/* EBB_UNSUPPORTED says what is missing. Plans are kept as files in cache_dir (NULL: nowhere). One
+ * thread. The caller frees. */
+enum ebb_status ebb_attention_lib_create(struct ebb_ctx *ctx, const struct ebb_attention_way *way,
+                                         const char *cache_dir, struct ebb_attention_lib **lib);
+void ebb_attention_lib_free(struct ebb_attention_lib *lib);              /* accepts NULL */
+const char *ebb_attention_lib_version(const struct ebb_attention_lib *lib); /* "cuDNN 9.19.0" */
+/* Builds everything that any run of this op may ask for with up to `docs` documents: then no run
+ * has to. `args` are those of attention_forward or attention_backward; others are left alone. */
+enum ebb_status ebb_attention_prepare(struct ebb_attention_lib *lib, enum ebb_op op,
+                                      const void *args, int64_t docs, int64_t longest);
 
 /* With CUDA: kernels on env->stream (op/attention_cuda.cu). */
 enum ebb_status ebb_attention_forward_cuda(const struct ebb_op_env *env,

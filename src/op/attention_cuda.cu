@@ -14,7 +14,9 @@
 #include <limits.h>
 
 #include "op/attention_check_int.h"
+#include "op/attention_lib_int.h"
 #include "op/cuda_int.cuh"
+#include "op/scratch_int.h"
 
 enum {
     THREADS = 256,
@@ -573,10 +575,8 @@ static enum ebb_status check_docs(const struct ebb_op_env *env, const char *op,
 static enum ebb_status check_call(const struct ebb_op_env *env, const char *op,
                                   const struct ebb_attention_shape *s, const struct ebb_view *q,
                                   const struct ebb_view *k, const struct ebb_view *v,
-                                  const struct ebb_view *o, const struct ebb_view *scratch,
-                                  int64_t *tokens)
+                                  const struct ebb_view *o, int64_t *tokens)
 {
-    const struct ebb_op_target target = {EBB_BACKEND_CUDA, 0};
     int64_t rows = *tokens = ebb_view_rows(env, q);
     EBB_TRY(check_heads(env, s, op));
     if (q->dtype != EBB_F32 && q->dtype != EBB_BF16)
@@ -587,7 +587,6 @@ static enum ebb_status check_call(const struct ebb_op_env *env, const char *op,
     EBB_TRY(ebb_attention_check_view(env, op, "v", v, q->dtype, rows, s->kv_heads * s->v_dim));
     if (rows == 0) return EBB_OK;
     EBB_TRY(ebb_attention_check_view(env, op, "o", o, q->dtype, rows, s->heads * s->v_dim));
-    EBB_TRY(ebb_attention_check_scratch(env, op, scratch, ebb_attention_scratch(s, rows, &target)));
     /* Places in a document, columns and blocks of threads are ints. */
     int64_t pieces = rows + env->step->cached + env->step->docs, most = INT_MAX / LARGEST_HEAD;
     if (pieces <= INT_MAX / 2 && s->heads <= most && pieces * s->heads <= INT_MAX) return EBB_OK;
@@ -692,12 +691,13 @@ enum ebb_status ebb_attention_forward_cuda(const struct ebb_op_env *env,
 {
     static const char op[] = "attention_forward";
     int64_t tokens;
-    EBB_TRY(check_call(env, op, &args->shape, &args->q, &args->k, &args->v, &args->o,
-                       &args->scratch, &tokens));
+    EBB_TRY(check_call(env, op, &args->shape, &args->q, &args->k, &args->v, &args->o, &tokens));
     if (tokens == 0) return EBB_OK;
     EBB_TRY(
         ebb_attention_check_view(env, op, "lse", &args->lse, EBB_F32, tokens, args->shape.heads));
     EBB_TRY(check_docs(env, op, &args->doc_starts, tokens));
+    if (ebb_attention_by_library(env, &args->shape, (enum ebb_dtype)args->q.dtype))
+        return ebb_attention_library_forward(env, args);
     return args->q.dtype == EBB_F32 ? forward<float>(env, args, tokens)
                                     : forward<ebb_bf16>(env, args, tokens);
 }
@@ -739,8 +739,7 @@ enum ebb_status ebb_attention_backward_cuda(const struct ebb_op_env *env,
     const struct ebb_attention_shape *s = &args->shape;
     const int dtype = args->q.dtype;
     int64_t tokens;
-    EBB_TRY(
-        check_call(env, op, s, &args->q, &args->k, &args->v, &args->o, &args->scratch, &tokens));
+    EBB_TRY(check_call(env, op, s, &args->q, &args->k, &args->v, &args->o, &tokens));
     if (tokens == 0) return EBB_OK;
     EBB_TRY(ebb_attention_check_view(env, op, "lse", &args->lse, EBB_F32, tokens, s->heads));
     EBB_TRY(
@@ -752,6 +751,9 @@ enum ebb_status ebb_attention_backward_cuda(const struct ebb_op_env *env,
     EBB_TRY(
         ebb_attention_check_view(env, op, "dv", &args->dv, dtype, tokens, s->kv_heads * s->v_dim));
     EBB_TRY(check_docs(env, op, &args->doc_starts, tokens));
+    if (ebb_attention_by_library(env, s, (enum ebb_dtype)dtype))
+        return ebb_attention_library_backward(env, args);
+    EBB_TRY(ebb_attention_check_scratch(env, op, &args->scratch, ebb_attention_deltas(s, tokens)));
     return dtype == EBB_F32 ? backward<float>(env, args, tokens)
                             : backward<ebb_bf16>(env, args, tokens);
 }
@@ -774,8 +776,7 @@ enum ebb_status ebb_attention_cached_cuda(const struct ebb_op_env *env,
     static const char op[] = "attention_cached";
     const int64_t before = env->step->cached;
     int64_t tokens;
-    EBB_TRY(check_call(env, op, &args->shape, &args->q, &args->k, &args->v, &args->o,
-                       &args->scratch, &tokens));
+    EBB_TRY(check_call(env, op, &args->shape, &args->q, &args->k, &args->v, &args->o, &tokens));
     if (tokens == 0) return EBB_OK;
     if (before < 0 || before + tokens > args->k.rows || before + tokens > args->v.rows) {
         return EBB_FAIL(env->ctx, EBB_FAILED,

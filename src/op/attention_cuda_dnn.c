@@ -1,102 +1,15 @@
-/* Attention of a micro-batch through cuDNN: which documents go together, where their workspace
- * lies, and the deterministic backward of long documents block by block.
+/* Attention of a micro-batch through cuDNN: where its operands and its workspace lie, the calls for
+ * its documents (op/attention_slots.c says which), and the deterministic backward of long documents
+ * block by block.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op/attention_cudnn_int.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 
 #include <cuda_runtime_api.h>
 
-enum {
-    SLOT_LEAST = 128,
-    SLOT_STEP = 4,         /* from one size of slots to the next */
-    PLAIN_MULTIPLE = 1024, /* a lone document of whole such pieces gets a graph of its length */
-    BLOCK_USUAL = 4096,
-    MANY_UNITS = 16384, /* of a call: enough to fill a GPU */
-    SLACK = 1 << 20,    /* of a plan: lengths, semaphores, rounding; 17 KiB were seen */
-    ALIGN = 256
-};
-
-/* ---- what can run ---- */
-
-bool ebb_cudnn_takes(const struct ebb_attention_shape *shape, enum ebb_dtype dtype, char *why,
-                     size_t why_bytes)
-{
-    const char *reason = NULL;
-    if (dtype != EBB_BF16)
-        reason = "it takes bf16 only";
-    else if (shape->qk_dim != shape->v_dim)
-        reason = "heads of v must be as large as those of q";
-    else if (shape->qk_dim % 8 != 0 || shape->qk_dim > 128)
-        reason = "the head size must be a multiple of 8 up to 128";
-    else if (shape->kv_heads < 1 || shape->heads % shape->kv_heads != 0)
-        reason = "heads must be a multiple of kv heads";
-    else if (shape->softcap != 0)
-        reason = "it has no softcap";
-    else if (shape->window != 0)
-        reason = "it has no sliding window";
-    if (why != NULL && why_bytes > 0) snprintf(why, why_bytes, "%s", reason ? reason : "");
-    return reason == NULL;
-}
-
-/* ---- sizes ---- */
-
-static int64_t slot_of(int64_t tokens)
-{
-    int64_t slot = SLOT_LEAST;
-    while (slot < tokens) slot *= SLOT_STEP;
-    /* A long document's slot is not much longer than it. */
-    while (slot > SLOT_LEAST && slot / 2 >= tokens && slot > 2048) slot /= 2;
-    return slot;
-}
-
-static int64_t kv_heads_of(const struct ebb_attention_shape *shape,
-                           const struct ebb_cudnn_options *options)
-{
-    return options->kv_heads > 0 ? options->kv_heads : shape->kv_heads;
-}
-
-static int64_t block_of(const struct ebb_cudnn_options *options)
-{
-    return options->block > 0 ? options->block : BLOCK_USUAL;
-}
-
-/* Rows of fp32 dq, one for each token of a slot and once more for each part, that a slot costs. */
-static int64_t units_of(int64_t slot, int64_t dim, bool deterministic)
-{
-    int64_t part = dim == 128 ? 256 : 128; /* keys */
-    return deterministic ? slot * ((slot + part - 1) / part + 1) : slot;
-}
-
-/* Units that a call may take: the largest slot's, or as many as there are tokens and, below
- * MANY_UNITS, twice as many, so that small documents go together. */
-static int64_t most_units(int64_t tokens, int64_t longest, int64_t dim, bool deterministic,
-                          int64_t block)
-{
-    int64_t largest = deterministic && longest > block ? block : longest;
-    int64_t units = units_of(slot_of(largest), dim, deterministic);
-    int64_t together = 2 * tokens > MANY_UNITS ? MANY_UNITS : 2 * tokens;
-    if (together < tokens) together = tokens;
-    return units > together ? units : together;
-}
-
-static int64_t padded(int64_t bytes)
-{
-    return (bytes + ALIGN - 1) / ALIGN * ALIGN;
-}
-
-/* As plans of cuDNN 9.19 for sm_90 say: with groups dk and dv of all heads in bf16; deterministic
- * another fp32 dq for each 256 keys (head size 128) or 128. */
-static int64_t bytes_of_units(int64_t units, int64_t heads, int64_t dim)
-{
-    /* Kernels round head sizes up. */
-    int64_t width = dim <= 64 ? 64 : 128;
-    return units * heads * (width * 4 + 8) + SLACK;
-}
-
-/* ---- one op ---- */
+/* ---- what an op works on ---- */
 
 /* Where an operand's rows are; `line`: elements from token to token. */
 struct operand {
@@ -108,104 +21,78 @@ struct operand {
 
 struct work {
     struct ebb_cudnn *dnn;
-    const struct ebb_op_env *env;
-    const struct ebb_attention_shape *shape;
-    const struct ebb_cudnn_options *options;
-    const int32_t *starts, *doc_starts; /* host, device */
-    bool backward;
-    int64_t tokens, docs, longest;
+    struct ebb_ctx *ctx;
+    const struct ebb_op_env *env; /* NULL while plans are prepared: nothing is run */
+    void *stream;
+    struct ebb_cudnn_frame frame;
+    struct ebb_cudnn_input input;
+    struct ebb_cudnn_sizes sizes;
+    const int32_t *doc_starts; /* on the device */
     struct operand operand[EBB_CUDNN_DATA];
     char *scratch;
     int64_t scratch_bytes, taken;
     struct ebb_cudnn_lengths lengths;
-    float *delta, *sum;                /* of a call */
-    int64_t first_kv, kv_heads, heads; /* of the group that a call takes */
-    /* deterministic, in blocks */
-    char *part[3];   /* bf16 dq, dk, dv of a block */
-    float *whole[3]; /* fp32: dq of a block, dk and dv of a document */
+    float *delta, *sum; /* of a call */
+    int64_t first_kv;   /* of the group of heads that a call takes */
+    /* deterministic, in blocks; struct ebb_cudnn_sizes says what they are */
+    char *part[3];
+    float *whole[3];
 };
 
 static enum ebb_status cuda(const struct work *w, int error, const char *what)
 {
     if (error == (int)cudaSuccess) return EBB_OK;
-    return EBB_FAIL(w->env->ctx, EBB_DEVICE, "the GPU failed at attention's %s: %s", what,
+    return EBB_FAIL(w->ctx, EBB_DEVICE, "the GPU failed at attention's %s: %s", what,
                     cudaGetErrorString((cudaError_t)error));
 }
 
+/* NULL where nothing is needed. */
 static void *take(struct work *w, int64_t bytes)
 {
     char *at = w->scratch + w->taken;
-    w->taken += padded(bytes);
+    if (bytes == 0) return NULL;
+    w->taken += (bytes + EBB_CUDNN_ALIGN - 1) / EBB_CUDNN_ALIGN * EBB_CUDNN_ALIGN;
     return at;
 }
 
-static int64_t lengths_bytes(void)
+static void take_all(struct work *w, const struct ebb_view *scratch)
 {
-    return EBB_CUDNN_DATA * padded((EBB_CUDNN_BATCH + 1) * (int64_t)sizeof(int64_t)) +
-           2 * padded(EBB_CUDNN_BATCH * (int64_t)sizeof(int32_t));
-}
-
-static void take_lengths(struct work *w)
-{
+    w->scratch = ebb_view_data(w->env, scratch);
+    w->scratch_bytes = w->scratch == NULL ? 0 : scratch->cols;
+    w->taken =
+        (int64_t)((EBB_CUDNN_ALIGN - (uintptr_t)w->scratch % EBB_CUDNN_ALIGN) % EBB_CUDNN_ALIGN);
     for (int i = 0; i < EBB_CUDNN_DATA; i++)
-        w->lengths.offsets[i] = take(w, (EBB_CUDNN_BATCH + 1) * (int64_t)sizeof(int64_t));
-    w->lengths.queries = take(w, EBB_CUDNN_BATCH * (int64_t)sizeof(int32_t));
-    w->lengths.keys = take(w, EBB_CUDNN_BATCH * (int64_t)sizeof(int32_t));
-}
-
-/* delta and the sum of dq, with a place for each token of a call's slots. */
-static int64_t delta_bytes(int64_t units, int64_t heads)
-{
-    return padded(units * heads * 4);
-}
-
-static int64_t sum_bytes(int64_t units, int64_t heads, int64_t dim)
-{
-    return padded(units * heads * dim * 4);
-}
-
-/* Parts and wholes of blocks. */
-static int64_t blocks_bytes(const struct ebb_attention_shape *shape, int64_t longest,
-                            const struct ebb_cudnn_options *options)
-{
-    int64_t kv = kv_heads_of(shape, options), d = shape->qk_dim, block = block_of(options);
-    int64_t heads = shape->heads / shape->kv_heads * kv;
-    if (!options->deterministic || longest <= block) return 0;
-    int64_t bytes = padded(block * heads * d * 2) + 2 * padded(block * kv * d * 2);
-    return bytes + padded(block * heads * d * 4) + 2 * padded(longest * kv * d * 4);
-}
-
-int64_t ebb_cudnn_workspace(const struct ebb_attention_shape *shape, int64_t tokens,
-                            int64_t longest, bool backward, const struct ebb_cudnn_options *options)
-{
-    int64_t block = block_of(options), kv = kv_heads_of(shape, options);
-    int64_t heads = shape->heads / shape->kv_heads * kv;
-    bool deterministic = backward && options->deterministic;
-    int64_t d = shape->qk_dim;
-    int64_t units = backward ? most_units(tokens, longest, d, deterministic, block) : 0;
-    int64_t bytes = lengths_bytes() + padded(bytes_of_units(units, heads, d)) + ALIGN;
-    if (!backward) return bytes;
-    bytes += delta_bytes(units, heads) + blocks_bytes(shape, longest, options);
-    return deterministic ? bytes : bytes + sum_bytes(units, heads, d);
+        w->lengths.offsets[i] = take(w, EBB_CUDNN_OFFSETS_BYTES);
+    w->lengths.queries = take(w, EBB_CUDNN_LENGTHS_BYTES);
+    w->lengths.keys = take(w, EBB_CUDNN_LENGTHS_BYTES);
+    w->delta = take(w, w->sizes.delta);
+    w->sum = take(w, w->sizes.sum);
+    for (int k = 0; k < 3; k++) {
+        w->part[k] = take(w, w->sizes.part[k]);
+        w->whole[k] = take(w, w->sizes.whole[k]);
+    }
 }
 
 /* ---- calls ---- */
 
-static struct ebb_cudnn_key key_of(const struct work *w, int64_t batch, int64_t slot, bool ragged,
-                                   bool causal)
+static struct ebb_cudnn_key key_of(const struct work *w, const struct ebb_cudnn_form *form)
 {
+    const int64_t dim = w->frame.shape->qk_dim;
     struct ebb_cudnn_key key;
     memset(&key, 0, sizeof key);
-    key.batch = batch;
-    key.slot = slot;
-    key.heads = w->heads;
-    key.kv_heads = w->kv_heads;
-    key.dim = w->shape->qk_dim;
-    key.ragged = ragged;
-    key.causal = causal;
-    key.backward = w->backward;
-    key.deterministic = w->backward && w->options->deterministic;
+    key.batch = form->batch;
+    key.slot = form->slot;
+    key.heads = w->sizes.heads;
+    key.kv_heads = w->sizes.kv_heads;
+    key.dim = dim;
+    key.ragged = form->ragged;
+    key.causal = form->causal;
+    key.backward = w->frame.backward;
+    key.deterministic = w->frame.backward && w->frame.options->deterministic;
     for (int i = 0; i < EBB_CUDNN_DATA; i++) key.stride[i] = w->operand[i].line;
+    if (!form->piece) return key;
+    key.stride[EBB_CUDNN_DQ] = key.heads * dim;
+    key.stride[EBB_CUDNN_DK] = key.stride[EBB_CUDNN_DV] = key.kv_heads * dim;
     return key;
 }
 
@@ -213,7 +100,7 @@ static struct ebb_cudnn_key key_of(const struct work *w, int64_t batch, int64_t 
 static void *at_token(const struct work *w, int which, int64_t token)
 {
     const struct operand *o = &w->operand[which];
-    int64_t each = w->shape->heads / w->shape->kv_heads;
+    int64_t each = w->frame.shape->heads / w->frame.shape->kv_heads;
     int64_t first = o->of_keys ? w->first_kv : w->first_kv * each;
     if (o->at == NULL) return NULL;
     return o->at + (token * o->line + first * o->head) * o->bytes;
@@ -233,202 +120,149 @@ static struct ebb_cudnn_call call_of(const struct work *w)
     call.sum = w->sum;
     call.workspace = w->scratch + w->taken;
     call.workspace_bytes = w->scratch_bytes - w->taken;
-    call.scale = w->shape->scale;
+    call.scale = w->frame.shape->scale;
     return call;
 }
 
-static enum ebb_status run_docs(struct work *w, const struct ebb_cudnn_docs *docs, int64_t slot)
+static enum ebb_status run_plain(const struct work *w, const struct ebb_cudnn_form *form)
 {
-    struct ebb_cudnn_key key = key_of(w, docs->count, slot, true, true);
+    struct ebb_cudnn_key key = key_of(w, form);
     struct ebb_cudnn_call call = call_of(w);
-    for (int i = 0; i < EBB_CUDNN_DATA; i++) w->lengths.stride[i] = key.stride[i];
-    EBB_TRY(cuda(w, ebb_cudnn_fill_docs(w->doc_starts, docs, &w->lengths, w->env->stream),
-                 "document lengths"));
-    return ebb_cudnn_run(w->dnn, &key, &call, w->env->stream);
+    return ebb_cudnn_run(w->dnn, &key, &call, w->stream);
 }
 
-static enum ebb_status run_plain(struct work *w)
+static enum ebb_status run_docs(struct work *w, const struct ebb_cudnn_form *form,
+                                const struct ebb_cudnn_docs *docs)
 {
-    struct ebb_cudnn_key key = key_of(w, 1, w->tokens, false, true);
+    struct ebb_cudnn_key key = key_of(w, form);
     struct ebb_cudnn_call call = call_of(w);
-    return ebb_cudnn_run(w->dnn, &key, &call, w->env->stream);
+    for (int i = 0; i < EBB_CUDNN_DATA; i++) w->lengths.stride[i] = key.stride[i];
+    EBB_TRY(cuda(w, ebb_cudnn_fill_docs(w->doc_starts, docs, &w->lengths, w->stream),
+                 "document lengths"));
+    return ebb_cudnn_run(w->dnn, &key, &call, w->stream);
 }
 
 /* ---- the deterministic backward in blocks ---- */
 
-static enum ebb_status run_block(struct work *w, int64_t start, int64_t rows, int64_t i, int64_t j)
+/* A long document: its first token, its tokens. */
+struct doc {
+    int64_t start, rows;
+};
+
+/* Rows of the block from i on. */
+static int64_t block_rows(const struct work *w, const struct doc *doc, int64_t i)
 {
-    int64_t block = block_of(w->options), d = w->shape->qk_dim;
-    int64_t queries = rows - i < block ? rows - i : block,
-            keys = rows - j < block ? rows - j : block;
-    struct ebb_cudnn_key key = key_of(w, 1, block, true, i == j);
-    key.stride[EBB_CUDNN_DQ] = w->heads * d;
-    key.stride[EBB_CUDNN_DK] = key.stride[EBB_CUDNN_DV] = w->kv_heads * d;
+    return doc->rows - i < w->sizes.block ? doc->rows - i : w->sizes.block;
+}
+
+static enum ebb_status add_parts(const struct work *w, int64_t queries, int64_t j, int64_t keys)
+{
+    for (int k = 0; k < 3; k++) {
+        int64_t cols = (k == 0 ? w->sizes.heads : w->sizes.kv_heads) * w->frame.shape->qk_dim;
+        float *sum = w->whole[k] + (k == 0 ? 0 : j * cols);
+        EBB_TRY(cuda(w,
+                     ebb_cudnn_add(sum, cols, w->part[k], cols, k == 0 ? queries : keys, cols,
+                                   w->stream),
+                     "sums of parts"));
+    }
+    return EBB_OK;
+}
+
+/* Queries from i on with keys from j on. */
+static enum ebb_status run_block(struct work *w, const struct ebb_cudnn_form *piece,
+                                 const struct doc *doc, int64_t i, int64_t j)
+{
+    int64_t queries = block_rows(w, doc, i), keys = block_rows(w, doc, j);
+    struct ebb_cudnn_form form = *piece;
+    form.causal = i == j;
+    struct ebb_cudnn_key key = key_of(w, &form);
     struct ebb_cudnn_call call = call_of(w);
     for (int k = 0; k < EBB_CUDNN_DATA; k++) {
-        call.data[k] = at_token(w, k, start + (w->operand[k].of_keys ? j : i));
+        call.data[k] = at_token(w, k, doc->start + (w->operand[k].of_keys ? j : i));
         w->lengths.stride[k] = key.stride[k];
     }
     for (int k = 0; k < 3; k++) call.data[EBB_CUDNN_DQ + k] = w->part[k];
-    EBB_TRY(cuda(w, ebb_cudnn_fill_piece(queries, keys, &w->lengths, w->env->stream), "lengths"));
-    EBB_TRY(ebb_cudnn_run(w->dnn, &key, &call, w->env->stream));
-    int64_t cols = w->heads * d, kv_cols = w->kv_heads * d;
-    EBB_TRY(cuda(w,
-                 ebb_cudnn_add(w->whole[0], cols, w->part[0], cols, queries, cols, w->env->stream),
-                 "sum of dq"));
-    for (int k = 1; k < 3; k++)
-        EBB_TRY(cuda(w,
-                     ebb_cudnn_add(w->whole[k] + j * kv_cols, kv_cols, w->part[k], kv_cols, keys,
-                                   kv_cols, w->env->stream),
-                     "sum of dk and dv"));
-    return EBB_OK;
+    EBB_TRY(cuda(w, ebb_cudnn_fill_piece(queries, keys, &w->lengths, w->stream), "lengths"));
+    EBB_TRY(ebb_cudnn_run(w->dnn, &key, &call, w->stream));
+    return add_parts(w, queries, j, keys);
 }
 
-static enum ebb_status clear(struct work *w, float *sum, int64_t count)
+static enum ebb_status clear(const struct work *w, float *sum, int64_t count)
 {
     return cuda(w,
-                (int)cudaMemsetAsync(sum, 0, (size_t)count * sizeof *sum,
-                                     (cudaStream_t)w->env->stream),
+                (int)cudaMemsetAsync(sum, 0, (size_t)count * sizeof *sum, (cudaStream_t)w->stream),
                 "clearing of sums");
 }
 
-static enum ebb_status run_blocks(struct work *w, int64_t start, int64_t rows)
+/* Sum k (dq, dk, dv) to its rows from a token on. */
+static enum ebb_status store(const struct work *w, int k, int64_t token, int64_t rows)
 {
-    int64_t block = block_of(w->options), d = w->shape->qk_dim;
-    int64_t cols = w->heads * d, kv_cols = w->kv_heads * d;
-    for (int k = 1; k < 3; k++) EBB_TRY(clear(w, w->whole[k], rows * kv_cols));
-    for (int64_t i = 0; i < rows; i += block) {
-        int64_t queries = rows - i < block ? rows - i : block;
-        EBB_TRY(clear(w, w->whole[0], queries * cols));
-        for (int64_t j = 0; j <= i; j += block) EBB_TRY(run_block(w, start, rows, i, j));
-        EBB_TRY(cuda(w,
-                     ebb_cudnn_store(at_token(w, EBB_CUDNN_DQ, start + i),
-                                     w->operand[EBB_CUDNN_DQ].line, w->whole[0], cols, queries,
-                                     cols, w->env->stream),
-                     "dq"));
+    int64_t cols = (k == 0 ? w->sizes.heads : w->sizes.kv_heads) * w->frame.shape->qk_dim;
+    return cuda(w,
+                ebb_cudnn_store(at_token(w, EBB_CUDNN_DQ + k, token),
+                                w->operand[EBB_CUDNN_DQ + k].line, w->whole[k], cols, rows, cols,
+                                w->stream),
+                "gradients");
+}
+
+static enum ebb_status run_blocks(struct work *w, const struct ebb_cudnn_form *piece,
+                                  const struct doc *doc)
+{
+    const int64_t block = w->sizes.block, dim = w->frame.shape->qk_dim;
+    for (int k = 1; k < 3; k++) EBB_TRY(clear(w, w->whole[k], doc->rows * w->sizes.kv_heads * dim));
+    for (int64_t i = 0; i < doc->rows; i += block) {
+        int64_t queries = block_rows(w, doc, i);
+        EBB_TRY(clear(w, w->whole[0], queries * w->sizes.heads * dim));
+        for (int64_t j = 0; j <= i; j += block) EBB_TRY(run_block(w, piece, doc, i, j));
+        EBB_TRY(store(w, 0, doc->start + i, queries));
     }
-    for (int k = 1; k < 3; k++)
-        EBB_TRY(cuda(w,
-                     ebb_cudnn_store(at_token(w, EBB_CUDNN_DQ + k, start),
-                                     w->operand[EBB_CUDNN_DQ + k].line, w->whole[k], kv_cols, rows,
-                                     kv_cols, w->env->stream),
-                     "dk and dv"));
+    for (int k = 1; k < 3; k++) EBB_TRY(store(w, k, doc->start, doc->rows));
     return EBB_OK;
 }
 
-/* ---- which documents go together ---- */
+/* ---- one op ---- */
 
-static bool in_blocks(const struct work *w, int64_t rows)
+static enum ebb_status run_form(void *user, const struct ebb_cudnn_form *form,
+                                const struct ebb_cudnn_docs *docs)
 {
-    return w->backward && w->options->deterministic && rows > block_of(w->options);
-}
-
-/* The documents of `docs` in calls of a power of two each, so that few plans serve all counts. */
-static enum ebb_status run_batch(struct work *w, const struct ebb_cudnn_docs *docs, int64_t slot)
-{
-    struct ebb_cudnn_docs some;
-    for (int32_t at = 0; at < docs->count; at += some.count) {
-        int32_t count = 1;
-        while (count * 2 <= docs->count - at) count *= 2;
-        memset(&some, 0, sizeof some);
-        some.count = count;
-        memcpy(some.from, docs->from + at, (size_t)count * sizeof some.from[0]);
-        EBB_TRY(run_docs(w, &some, slot));
-    }
-    return EBB_OK;
-}
-
-static int64_t rows_of_doc(const struct work *w, int64_t doc)
-{
-    return w->starts == NULL ? w->longest : w->starts[doc + 1] - w->starts[doc];
-}
-
-/* All documents whose slot is this one. */
-static enum ebb_status run_slot(struct work *w, int64_t slot)
-{
-    bool deterministic = w->backward && w->options->deterministic;
-    int64_t most =
-        most_units(w->tokens, w->longest, w->shape->qk_dim, deterministic, block_of(w->options)) /
-        units_of(slot, w->shape->qk_dim, deterministic);
-    if (most > EBB_CUDNN_BATCH) most = EBB_CUDNN_BATCH;
-    if (most < 1) most = 1;
-    struct ebb_cudnn_docs docs;
-    memset(&docs, 0, sizeof docs);
-    for (int64_t i = 0; i < w->docs; i++) {
-        int64_t rows = rows_of_doc(w, i);
-        if (rows == 0 || in_blocks(w, rows) || slot_of(rows) != slot) continue;
-        docs.from[docs.count++] = (int32_t)i;
-        if (docs.count < most) continue;
-        EBB_TRY(run_batch(w, &docs, slot));
-        docs.count = 0;
-    }
-    return run_batch(w, &docs, slot);
-}
-
-static bool is_plain(const struct work *w)
-{
-    return w->docs == 1 && w->tokens % PLAIN_MULTIPLE == 0;
-}
-
-static enum ebb_status run_group(struct work *w)
-{
-    if (is_plain(w) && !in_blocks(w, w->tokens)) return run_plain(w);
-    for (int64_t i = 0; i < w->docs; i++)
-        if (in_blocks(w, rows_of_doc(w, i)))
-            EBB_TRY(run_blocks(w, w->starts[i], rows_of_doc(w, i)));
-    for (int64_t slot = SLOT_LEAST; slot <= slot_of(w->longest); slot *= 2)
-        EBB_TRY(run_slot(w, slot));
-    return EBB_OK;
+    struct work *w = user;
+    if (!form->ragged) return run_plain(w, form);
+    if (!form->piece) return run_docs(w, form, docs);
+    const int32_t *at = w->input.starts + docs->from[0];
+    const struct doc doc = {at[0], at[1] - at[0]};
+    return run_blocks(w, form, &doc);
 }
 
 static enum ebb_status check_work(const struct work *w)
 {
     char why[128];
-    struct ebb_ctx *ctx = w->env->ctx;
-    if (!ebb_cudnn_takes(w->shape, EBB_BF16, why, sizeof why))
-        return EBB_FAIL(ctx, EBB_UNSUPPORTED, "cuDNN cannot run this attention: %s", why);
-    if (w->shape->kv_heads % w->kv_heads != 0)
-        return EBB_FAIL(ctx, EBB_UNSUPPORTED,
+    const struct ebb_attention_shape *shape = w->frame.shape;
+    if (!ebb_cudnn_takes(shape, EBB_BF16, why, sizeof why))
+        return EBB_FAIL(w->ctx, EBB_UNSUPPORTED, "cuDNN cannot run this attention: %s", why);
+    if (shape->kv_heads % w->sizes.kv_heads != 0)
+        return EBB_FAIL(w->ctx, EBB_UNSUPPORTED,
                         "cuDNN's attention takes %" PRId64 " kv heads at once, which do not divide "
                         "%" PRId64,
-                        w->kv_heads, w->shape->kv_heads);
+                        w->sizes.kv_heads, shape->kv_heads);
     for (int i = 0; i < EBB_CUDNN_DATA; i++) {
         const struct operand *o = &w->operand[i];
         int64_t bits = o->bytes == 2 ? (int64_t)((uintptr_t)o->at % 16) + o->line * 2 % 16 : 0;
         if (bits != 0)
-            return EBB_FAIL(ctx, EBB_UNSUPPORTED,
+            return EBB_FAIL(w->ctx, EBB_UNSUPPORTED,
                             "cuDNN's attention wants rows aligned to 16 bytes: operand %d has a "
                             "stride of %" PRId64 " elements",
                             i, o->line);
     }
     if (w->taken <= w->scratch_bytes) return EBB_OK;
-    return EBB_FAIL(ctx, EBB_UNSUPPORTED,
+    return EBB_FAIL(w->ctx, EBB_UNSUPPORTED,
                     "attention through cuDNN wants more than %" PRId64 " bytes of scratch and was "
                     "given %" PRId64,
                     w->taken, w->scratch_bytes);
 }
 
-static enum ebb_status run_all(struct work *w)
-{
-    int32_t lone[2] = {0, (int32_t)w->tokens};
-    if (w->tokens == 0) return EBB_OK;
-    if (w->docs == 1) w->starts = lone;
-    EBB_TRY(check_work(w));
-    if (w->starts == NULL && in_blocks(w, w->longest))
-        return EBB_FAIL(w->env->ctx, EBB_UNSUPPORTED,
-                        "deterministic attention of documents above %" PRId64 " tokens needs their "
-                        "starts on the host",
-                        block_of(w->options));
-    for (w->first_kv = 0; w->first_kv < w->shape->kv_heads; w->first_kv += w->kv_heads)
-        EBB_TRY(run_group(w));
-    return EBB_OK;
-}
-
-/* ---- the two ops ---- */
-
 static void put(struct work *w, int which, const struct ebb_view *view, int64_t head, bool of_keys)
 {
-    w->operand[which] = (struct operand){.at = ebb_view_data(w->env, view),
+    w->operand[which] = (struct operand){.at = w->env == NULL ? NULL : ebb_view_data(w->env, view),
                                          .line = view->stride,
                                          .head = head,
                                          .bytes = ebb_dtype_bytes((enum ebb_dtype)view->dtype),
@@ -436,92 +270,145 @@ static void put(struct work *w, int which, const struct ebb_view *view, int64_t 
 }
 
 static struct work start(struct ebb_cudnn *dnn, const struct ebb_op_env *env,
-                         const struct ebb_cudnn_options *options, const int32_t *starts,
+                         const struct ebb_cudnn_options *options,
                          const struct ebb_attention_shape *shape)
 {
     struct work w;
     memset(&w, 0, sizeof w);
     w.dnn = dnn;
+    w.ctx = ebb_cudnn_ctx(dnn);
     w.env = env;
-    w.options = options;
-    w.starts = starts;
-    w.shape = shape;
-    w.docs = env->step->docs;
-    w.kv_heads = kv_heads_of(shape, options);
-    w.heads = shape->heads / shape->kv_heads * w.kv_heads;
+    w.frame.shape = shape;
+    w.frame.options = options;
+    if (env != NULL) w.stream = env->stream;
     return w;
 }
 
-static void set_scratch(struct work *w, const struct ebb_view *scratch)
+static void put_forward(struct work *w, const struct ebb_attention_forward *args)
 {
-    w->scratch = ebb_view_data(w->env, scratch);
-    w->scratch_bytes = w->scratch == NULL ? 0 : scratch->cols;
-    /* From a multiple of ALIGN on. */
-    w->taken = (int64_t)((ALIGN - (uintptr_t)w->scratch % ALIGN) % ALIGN);
-    take_lengths(w);
+    const int64_t d = args->shape.qk_dim;
+    w->frame.rows = args->q.rows;
+    put(w, EBB_CUDNN_Q, &args->q, d, false);
+    put(w, EBB_CUDNN_K, &args->k, d, true);
+    put(w, EBB_CUDNN_V, &args->v, d, true);
+    put(w, EBB_CUDNN_O, &args->o, d, false);
+    put(w, EBB_CUDNN_LSE, &args->lse, 1, false);
 }
 
-static void set_longest(struct work *w, int64_t tokens)
+static void put_backward(struct work *w, const struct ebb_attention_backward *args)
 {
-    w->tokens = tokens;
-    w->longest = w->docs == 1 ? tokens : w->env->step->longest;
-    for (int64_t i = 0; w->starts != NULL && w->docs > 1 && i < w->docs; i++) {
-        int64_t rows = w->starts[i + 1] - w->starts[i];
-        w->longest = i == 0 || rows > w->longest ? rows : w->longest;
+    const int64_t d = args->shape.qk_dim;
+    w->frame.backward = true;
+    w->frame.rows = args->q.rows;
+    put(w, EBB_CUDNN_Q, &args->q, d, false);
+    put(w, EBB_CUDNN_K, &args->k, d, true);
+    put(w, EBB_CUDNN_V, &args->v, d, true);
+    put(w, EBB_CUDNN_O, &args->o, d, false);
+    put(w, EBB_CUDNN_LSE, &args->lse, 1, false);
+    put(w, EBB_CUDNN_DO, &args->d_o, d, false);
+    put(w, EBB_CUDNN_DQ, &args->dq, d, false);
+    put(w, EBB_CUDNN_DK, &args->dk, d, true);
+    put(w, EBB_CUDNN_DV, &args->dv, d, true);
+}
+
+/* ---- running ---- */
+
+static void set_longest(struct work *w)
+{
+    struct ebb_cudnn_input *in = &w->input;
+    in->longest = in->starts == NULL ? w->env->step->longest : 0;
+    for (int64_t i = 0; in->starts != NULL && i < in->docs; i++) {
+        int64_t rows = in->starts[i + 1] - in->starts[i];
+        if (rows > in->longest) in->longest = rows;
     }
+}
+
+static enum ebb_status run_all(struct work *w, const int32_t *starts, const struct ebb_view *q,
+                               const struct ebb_view *scratch)
+{
+    const int64_t tokens = ebb_view_rows(w->env, q);
+    const int32_t lone[2] = {0, (int32_t)tokens};
+    if (tokens == 0) return EBB_OK;
+    w->input.docs = w->env->step->docs;
+    w->input.starts = w->input.docs == 1 ? lone : starts;
+    set_longest(w);
+    w->sizes = ebb_cudnn_sizes(&w->frame, w->input.longest);
+    take_all(w, scratch);
+    EBB_TRY(check_work(w));
+    if (w->input.starts == NULL && w->sizes.part[0] > 0)
+        return EBB_FAIL(w->ctx, EBB_UNSUPPORTED,
+                        "deterministic attention of documents above %" PRId64 " tokens needs their "
+                        "starts on the host",
+                        w->sizes.block);
+    for (w->first_kv = 0; w->first_kv < w->frame.shape->kv_heads; w->first_kv += w->sizes.kv_heads)
+        EBB_TRY(ebb_cudnn_split(&w->frame, &w->input, run_form, w));
+    return EBB_OK;
 }
 
 enum ebb_status ebb_cudnn_forward(struct ebb_cudnn *dnn, const struct ebb_op_env *env,
                                   const struct ebb_cudnn_options *options, const int32_t *starts,
                                   const struct ebb_attention_forward *args)
 {
-    struct work w = start(dnn, env, options, starts, &args->shape);
-    int64_t d = args->shape.qk_dim;
+    struct work w = start(dnn, env, options, &args->shape);
     w.doc_starts = ebb_view_data(env, &args->doc_starts);
-    put(&w, EBB_CUDNN_Q, &args->q, d, false);
-    put(&w, EBB_CUDNN_K, &args->k, d, true);
-    put(&w, EBB_CUDNN_V, &args->v, d, true);
-    put(&w, EBB_CUDNN_O, &args->o, d, false);
-    put(&w, EBB_CUDNN_LSE, &args->lse, 1, false);
-    set_longest(&w, ebb_view_rows(env, &args->q));
-    set_scratch(&w, &args->scratch);
-    return run_all(&w);
-}
-
-static void take_sums(struct work *w)
-{
-    int64_t d = w->shape->qk_dim, block = block_of(w->options);
-    int64_t cols = w->heads * d, kv_cols = w->kv_heads * d;
-    bool deterministic = w->options->deterministic;
-    int64_t units = most_units(w->tokens, w->longest, d, deterministic, block);
-    w->delta = take(w, delta_bytes(units, w->heads));
-    if (!deterministic) w->sum = take(w, sum_bytes(units, w->heads, d));
-    if (!deterministic || w->longest <= block) return;
-    for (int k = 0; k < 3; k++) {
-        w->part[k] = take(w, block * (k == 0 ? cols : kv_cols) * 2);
-        w->whole[k] = take(w, k == 0 ? block * cols * 4 : w->longest * kv_cols * 4);
-    }
+    put_forward(&w, args);
+    return run_all(&w, starts, &args->q, &args->scratch);
 }
 
 enum ebb_status ebb_cudnn_backward(struct ebb_cudnn *dnn, const struct ebb_op_env *env,
                                    const struct ebb_cudnn_options *options, const int32_t *starts,
                                    const struct ebb_attention_backward *args)
 {
-    struct work w = start(dnn, env, options, starts, &args->shape);
-    int64_t d = args->shape.qk_dim;
-    w.backward = true;
+    struct work w = start(dnn, env, options, &args->shape);
     w.doc_starts = ebb_view_data(env, &args->doc_starts);
-    put(&w, EBB_CUDNN_Q, &args->q, d, false);
-    put(&w, EBB_CUDNN_K, &args->k, d, true);
-    put(&w, EBB_CUDNN_V, &args->v, d, true);
-    put(&w, EBB_CUDNN_O, &args->o, d, false);
-    put(&w, EBB_CUDNN_LSE, &args->lse, 1, false);
-    put(&w, EBB_CUDNN_DO, &args->d_o, d, false);
-    put(&w, EBB_CUDNN_DQ, &args->dq, d, false);
-    put(&w, EBB_CUDNN_DK, &args->dk, d, true);
-    put(&w, EBB_CUDNN_DV, &args->dv, d, true);
-    set_longest(&w, ebb_view_rows(env, &args->q));
-    set_scratch(&w, &args->scratch);
-    take_sums(&w);
-    return run_all(&w);
+    put_backward(&w, args);
+    return run_all(&w, starts, &args->q, &args->scratch);
+}
+
+/* ---- preparing ---- */
+
+enum { KEYS = 256 /* more than the slots of 2^31 tokens have forms */ };
+
+struct keys {
+    const struct work *w;
+    int count;
+    struct ebb_cudnn_key key[KEYS];
+};
+
+static enum ebb_status add_key(void *user, const struct ebb_cudnn_form *form,
+                               const struct ebb_cudnn_docs *docs)
+{
+    struct keys *keys = user;
+    (void)docs;
+    EBB_ASSERT(keys->count < KEYS);
+    keys->key[keys->count++] = key_of(keys->w, form);
+    return EBB_OK;
+}
+
+static enum ebb_status prepare(struct work *w, int64_t docs, int64_t longest, const char *what)
+{
+    struct keys keys = {.w = w};
+    w->sizes = ebb_cudnn_sizes(&w->frame, longest);
+    EBB_TRY(check_work(w));
+    EBB_TRY(ebb_cudnn_forms(&w->frame, docs, longest, add_key, &keys));
+    return ebb_cudnn_prepare(w->dnn, keys.key, keys.count, w->sizes.plan, what);
+}
+
+enum ebb_status ebb_cudnn_prepare_forward(struct ebb_cudnn *dnn,
+                                          const struct ebb_cudnn_options *options, int64_t docs,
+                                          int64_t longest, const struct ebb_attention_forward *args)
+{
+    struct work w = start(dnn, NULL, options, &args->shape);
+    put_forward(&w, args);
+    return prepare(&w, docs, longest, "forward");
+}
+
+enum ebb_status ebb_cudnn_prepare_backward(struct ebb_cudnn *dnn,
+                                           const struct ebb_cudnn_options *options, int64_t docs,
+                                           int64_t longest,
+                                           const struct ebb_attention_backward *args)
+{
+    struct work w = start(dnn, NULL, options, &args->shape);
+    put_backward(&w, args);
+    return prepare(&w, docs, longest, "backward");
 }

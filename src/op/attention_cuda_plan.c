@@ -2,7 +2,6 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op/attention_cudnn_graph_int.h"
 
-#include <dlfcn.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -15,16 +14,16 @@
 
 enum {
     VERSION_LOWEST = 91800,
-    PLANS = 256, /* the one unused for the longest goes */
-    CONFIGS = 8, /* engines that are asked for */
-    FORM = 1     /* of graphs: another one where ebb_cudnn_describe changes */
+    PLANS_FIRST = 64, /* places; then twice as many whenever they are full */
+    PLANS_FEW = 4,    /* building more is worth a line */
+    CONFIGS = 8,      /* engines that are asked for */
+    FORM = 1          /* of graphs: another one where ebb_cudnn_describe changes */
 };
 
 typedef cudnnBackendDescriptor_t descriptor;
 
 struct plan {
     struct ebb_cudnn_key key;
-    uint64_t used;
     descriptor plan;
     int64_t workspace;
     descriptor *parts; /* what the plan was made of lives as long as it does; NULL: from a file */
@@ -36,9 +35,8 @@ struct ebb_cudnn {
     cudnnHandle_t handle; /* made by the first plan */
     char device[320];
     char *cache;
-    uint64_t clock;
-    int plans;
-    struct plan plan[PLANS];
+    int plans, places;
+    struct plan *plan; /* [places]; they stay to the end, since the keys of a program are few */
 };
 
 const char *ebb_cudnn_version(const struct ebb_cudnn *dnn)
@@ -46,35 +44,53 @@ const char *ebb_cudnn_version(const struct ebb_cudnn *dnn)
     return dnn->library.version;
 }
 
+int64_t ebb_cudnn_built(const struct ebb_cudnn *dnn)
+{
+    return dnn->plans;
+}
+
+struct ebb_ctx *ebb_cudnn_ctx(const struct ebb_cudnn *dnn)
+{
+    return dnn->library.ctx;
+}
+
 /* ---- the library ---- */
 
-static enum ebb_status find_calls(struct ebb_cudnn *dnn)
+static const struct ebb_library_function functions[] = {
+#define FUNCTION(name) {#name, offsetof(struct ebb_cudnn_calls, name)},
+    EBB_CUDNN_CALLS(FUNCTION)
+#undef FUNCTION
+};
+
+static void write_version(size_t version, char *out, size_t bytes)
 {
-#define FIND(name)                                                                                 \
-    *(void **)(void *)&dnn->library.calls.name = dlsym(dnn->library.file, #name);                  \
-    if (dnn->library.calls.name == NULL)                                                           \
-        return EBB_FAIL(dnn->library.ctx, EBB_UNSUPPORTED, "libcudnn has no function '%s'", #name);
-    EBB_CUDNN_CALLS(FIND)
-#undef FIND
-    return EBB_OK;
+    snprintf(out, bytes, "cuDNN %zu.%zu.%zu", version / 10000, version / 100 % 100, version % 100);
+}
+
+static bool suits(void *(*symbol)(void *handle, const char *name), void *handle, char *found,
+                  size_t found_bytes)
+{
+    void *function = symbol(handle, "cudnnGetVersion");
+    __typeof__(cudnnGetVersion) *version;
+    snprintf(found, found_bytes, "no cuDNN");
+    if (function == NULL) return false;
+    memcpy(&version, &function, sizeof version);
+    write_version(version(), found, found_bytes);
+    return version() >= VERSION_LOWEST;
 }
 
 static enum ebb_status open_file(struct ebb_cudnn *dnn)
 {
-    /* It stays when closed: what it has loaded itself may still be in use. */
-    dnn->library.file = dlopen("libcudnn.so.9", RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-    if (dnn->library.file == NULL)
-        return EBB_FAIL(dnn->library.ctx, EBB_UNSUPPORTED,
-                        "libcudnn.so.9 cannot be loaded: %s\ninstall cuDNN 9, or put its folder "
-                        "into LD_LIBRARY_PATH",
-                        dlerror());
-    EBB_TRY(find_calls(dnn));
-    size_t version = dnn->library.calls.cudnnGetVersion();
-    snprintf(dnn->library.version, sizeof dnn->library.version, "cuDNN %zu.%zu.%zu",
-             version / 10000, version / 100 % 100, version % 100);
-    if (version >= VERSION_LOWEST) return EBB_OK;
-    return EBB_FAIL(dnn->library.ctx, EBB_UNSUPPORTED,
-                    "%s is too old for attention: 9.18 is the lowest", dnn->library.version);
+    static const char hint[] = "install cuDNN 9.18 or newer, or activate a Python environment that "
+                               "has it (pip install nvidia-cudnn-cu13)";
+    static const struct ebb_library_version version = {.wanted = "9.18 or newer", .suits = suits};
+    EBB_TRY(ebb_library_open_version(dnn->library.ctx, "libcudnn.so.9", hint, &version,
+                                     &dnn->library.file));
+    EBB_TRY(ebb_library_find(dnn->library.file, functions, sizeof functions / sizeof functions[0],
+                             &dnn->library.calls));
+    write_version(dnn->library.calls.cudnnGetVersion(), dnn->library.version,
+                  sizeof dnn->library.version);
+    return EBB_OK;
 }
 
 enum ebb_status ebb_cudnn_open(struct ebb_ctx *ctx, struct ebb_cudnn **dnn_out)
@@ -111,7 +127,8 @@ void ebb_cudnn_close(struct ebb_cudnn *dnn)
     if (dnn == NULL) return;
     for (int i = 0; i < dnn->plans; i++) drop_plan(dnn, &dnn->plan[i]);
     if (dnn->handle != NULL) dnn->library.calls.cudnnDestroy(dnn->handle);
-    if (dnn->library.file != NULL) dlclose(dnn->library.file);
+    ebb_library_close(dnn->library.file);
+    ebb_mem_free(dnn->library.ctx, dnn->plan);
     ebb_mem_free(dnn->library.ctx, dnn->cache);
     ebb_mem_free(dnn->library.ctx, dnn);
 }
@@ -213,6 +230,17 @@ static enum ebb_status read_workspace(struct ebb_cudnn *dnn, struct plan *plan)
                  "a plan's workspace");
 }
 
+/* An engine that does not support a graph never does. Any other failure (memory, a missing file)
+ * may be gone the next time: taking the next engine then would change the numbers. */
+static bool never_takes(cudnnStatus_t status)
+{
+    if (status == CUDNN_STATUS_NOT_SUPPORTED_RUNTIME_PREREQUISITE_MISSING ||
+        status == CUDNN_STATUS_NOT_SUPPORTED_SUBLIBRARY_UNAVAILABLE)
+        return false;
+    int category = CUDNN_STATUS_CATEGORY((int)status);
+    return category == CUDNN_STATUS_NOT_SUPPORTED || category == CUDNN_STATUS_BAD_PARAM;
+}
+
 /* The first engine that takes the graph. */
 static void make_plan(struct ebb_cudnn *dnn, struct ebb_cudnn_graph *g, struct plan *plan)
 {
@@ -224,8 +252,11 @@ static void make_plan(struct ebb_cudnn *dnn, struct ebb_cudnn_graph *g, struct p
         ebb_cudnn_set_part(g, made, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, configs[i], "a plan");
         ebb_cudnn_set(g, made, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &dnn->handle,
                       "the handle");
-        if (g->status != EBB_OK || calls->cudnnBackendFinalize(made) != CUDNN_STATUS_SUCCESS)
-            continue;
+        if (g->status != EBB_OK) return;
+        cudnnStatus_t status = calls->cudnnBackendFinalize(made);
+        if (never_takes(status)) continue;
+        g->status = check(dnn, status, "a plan");
+        if (g->status != EBB_OK) return;
         plan->plan = made;
         g->all_count--; /* it is the plan's own */
         g->status = read_workspace(dnn, plan);
@@ -315,8 +346,9 @@ static enum ebb_status load_plan(struct ebb_cudnn *dnn, struct plan *plan)
     enum ebb_status status = path == NULL ? EBB_NO_MEMORY : EBB_OK;
     if (status == EBB_OK && ebb_file_exists(path)) {
         size_t head = strlen(title);
-        status = ebb_map_open(dnn->library.ctx, path, &map);
-        if (status == EBB_OK && map.bytes > head && memcmp(map.data, title, head) == 0)
+        if (ebb_map_open(dnn->library.ctx, path, &map) != EBB_OK)
+            ebb_error_clear(dnn->library.ctx);
+        else if (map.bytes > head && memcmp(map.data, title, head) == 0)
             plan_from_text(dnn, plan, (const char *)map.data + head, map.bytes - head);
         ebb_map_close(&map);
     }
@@ -346,7 +378,7 @@ static enum ebb_status plan_text(struct ebb_cudnn *dnn, const struct plan *plan,
     return status;
 }
 
-static enum ebb_status save_plan(struct ebb_cudnn *dnn, const struct plan *plan)
+static enum ebb_status write_plan(struct ebb_cudnn *dnn, const struct plan *plan)
 {
     struct ebb_str all = {0};
     char *title = cache_title(dnn, &plan->key);
@@ -361,42 +393,95 @@ static enum ebb_status save_plan(struct ebb_cudnn *dnn, const struct plan *plan)
     return status;
 }
 
-/* ---- finding and running ---- */
-
-static enum ebb_status fill_plan(struct ebb_cudnn *dnn, struct plan *plan)
+/* A plan that cannot be kept is a plan all the same. */
+static void save_plan(struct ebb_cudnn *dnn, const struct plan *plan)
 {
-    EBB_TRY(make_handle(dnn));
-    if (dnn->cache != NULL) EBB_TRY(load_plan(dnn, plan));
-    if (plan->plan != NULL) return EBB_OK;
-    EBB_TRY(build_plan(dnn, plan));
-    return dnn->cache == NULL ? EBB_OK : save_plan(dnn, plan);
+    if (write_plan(dnn, plan) == EBB_OK) return;
+    ebb_warn_once(dnn->library.ctx, "attention-plans",
+                  "attention's plans cannot be kept and will be built again next time: %s",
+                  ebb_error_text(dnn->library.ctx));
+    ebb_error_clear(dnn->library.ctx);
 }
 
-static enum ebb_status find_plan(struct ebb_cudnn *dnn, const struct ebb_cudnn_key *key,
-                                 struct plan **plan_out)
+/* ---- finding and running ---- */
+
+static void describe_work(struct ebb_cudnn *dnn, const struct ebb_cudnn_key *key)
 {
-    int oldest = 0;
     describe_key(key, dnn->library.doing, sizeof dnn->library.doing);
-    dnn->clock++;
-    for (int i = 0; i < dnn->plans; i++) {
-        struct plan *plan = &dnn->plan[i];
-        if (memcmp(&plan->key, key, sizeof *key) == 0) {
-            plan->used = dnn->clock;
-            *plan_out = plan;
-            return EBB_OK;
+}
+
+/* NULL: not there. */
+static const struct plan *plan_of(const struct ebb_cudnn *dnn, const struct ebb_cudnn_key *key)
+{
+    for (int i = 0; i < dnn->plans; i++)
+        if (memcmp(&dnn->plan[i].key, key, sizeof *key) == 0) return &dnn->plan[i];
+    return NULL;
+}
+
+static enum ebb_status make_place(struct ebb_cudnn *dnn)
+{
+    if (dnn->plans < dnn->places) return EBB_OK;
+    int places = dnn->places > 0 ? dnn->places * 2 : PLANS_FIRST;
+    struct plan *plan = ebb_mem_realloc(dnn->library.ctx, dnn->plan, (size_t)places * sizeof *plan);
+    if (plan == NULL) return EBB_NO_MEMORY;
+    dnn->plan = plan;
+    dnn->places = places;
+    return EBB_OK;
+}
+
+/* A plan for a key that has none: from its file and, if `build`, else anew. */
+static enum ebb_status add_plan(struct ebb_cudnn *dnn, const struct ebb_cudnn_key *key, bool build)
+{
+    struct plan fresh = {.key = *key};
+    describe_work(dnn, key);
+    EBB_TRY(make_handle(dnn));
+    EBB_TRY(make_place(dnn));
+    if (dnn->cache != NULL) EBB_TRY(load_plan(dnn, &fresh));
+    if (fresh.plan == NULL && build) {
+        enum ebb_status status = build_plan(dnn, &fresh);
+        if (status != EBB_OK) {
+            drop_plan(dnn, &fresh);
+            return status;
         }
-        if (plan->used < dnn->plan[oldest].used) oldest = i;
+        if (dnn->cache != NULL) save_plan(dnn, &fresh);
     }
-    struct plan fresh = {.key = *key, .used = dnn->clock};
-    enum ebb_status status = fill_plan(dnn, &fresh);
-    if (status != EBB_OK) {
-        drop_plan(dnn, &fresh);
-        return status;
+    if (fresh.plan != NULL) dnn->plan[dnn->plans++] = fresh;
+    return EBB_OK;
+}
+
+/* The plan of a key, whose workspace is no larger than this. */
+static enum ebb_status find_plan(struct ebb_cudnn *dnn, const struct ebb_cudnn_key *key,
+                                 int64_t workspace_bytes, const struct plan **plan_out)
+{
+    const struct plan *plan = plan_of(dnn, key);
+    if (plan == NULL) EBB_TRY(add_plan(dnn, key, true));
+    if (plan == NULL) plan = plan_of(dnn, key);
+    *plan_out = plan;
+    if (plan->workspace <= workspace_bytes) return EBB_OK;
+    describe_work(dnn, key);
+    return EBB_FAIL(dnn->library.ctx, EBB_UNSUPPORTED,
+                    "%s wants %" PRId64 " bytes of workspace for attention and was given %" PRId64
+                    ": %s",
+                    dnn->library.version, plan->workspace, workspace_bytes, dnn->library.doing);
+}
+
+enum ebb_status ebb_cudnn_prepare(struct ebb_cudnn *dnn, const struct ebb_cudnn_key *keys,
+                                  int count, int64_t workspace_bytes, const char *what)
+{
+    const struct plan *plan;
+    int missing = 0;
+    for (int i = 0; i < count; i++) {
+        if (plan_of(dnn, &keys[i]) == NULL) EBB_TRY(add_plan(dnn, &keys[i], false));
+        missing += plan_of(dnn, &keys[i]) == NULL;
     }
-    int at = dnn->plans < PLANS ? dnn->plans++ : oldest;
-    if (dnn->plan[at].plan != NULL) drop_plan(dnn, &dnn->plan[at]);
-    dnn->plan[at] = fresh;
-    *plan_out = &dnn->plan[at];
+    if (missing > PLANS_FEW && dnn->cache != NULL)
+        ebb_log(dnn->library.ctx, EBB_LOG_INFO, "attention",
+                "building %d plans of the %s for this GPU, once (kept in %s)", missing, what,
+                dnn->cache);
+    else if (missing > PLANS_FEW)
+        ebb_log(dnn->library.ctx, EBB_LOG_INFO, "attention",
+                "building %d plans of the %s for this GPU", missing, what);
+    for (int i = 0; i < count; i++) EBB_TRY(find_plan(dnn, &keys[i], workspace_bytes, &plan));
     return EBB_OK;
 }
 
@@ -464,14 +549,9 @@ static enum ebb_status execute(struct ebb_cudnn *dnn, const struct plan *plan,
 enum ebb_status ebb_cudnn_run(struct ebb_cudnn *dnn, const struct ebb_cudnn_key *key,
                               const struct ebb_cudnn_call *call, void *stream)
 {
-    struct plan *plan;
-    EBB_TRY(find_plan(dnn, key, &plan));
-    if (plan->workspace > call->workspace_bytes)
-        return EBB_FAIL(dnn->library.ctx, EBB_UNSUPPORTED,
-                        "%s wants %" PRId64 " bytes of workspace for attention and was given "
-                        "%" PRId64 ": %s",
-                        dnn->library.version, plan->workspace, call->workspace_bytes,
-                        dnn->library.doing);
+    const struct plan *plan;
+    EBB_TRY(find_plan(dnn, key, call->workspace_bytes, &plan));
+    describe_work(dnn, key);
     float numbers_of[3] = {call->scale, -INFINITY, 1};
     struct pack pack = {.count = 0};
     fill_pack(&pack, key, call, numbers_of);

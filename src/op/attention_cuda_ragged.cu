@@ -8,13 +8,13 @@ static __global__ void fill_docs_kernel(const int32_t *starts, struct ebb_cudnn_
                                         struct ebb_cudnn_lengths to)
 {
     int i = (int)threadIdx.x;
-    if (i > docs.count) return;
-    /* The place behind the last document ends it. */
-    int doc = docs.from[i < docs.count ? i : docs.count - 1];
-    int32_t start = starts[doc], end = starts[doc + 1];
-    for (int k = 0; k < EBB_CUDNN_DATA; k++)
-        to.offsets[k][i] = (int64_t)(i < docs.count ? start : end) * to.stride[k];
-    if (i == docs.count) return;
+    if (i > docs.batch) return;
+    /* Places behind the last document are where it ends. */
+    bool is_there = i < docs.count;
+    int doc = docs.from[is_there ? i : docs.count - 1];
+    int32_t end = starts[doc + 1], start = is_there ? starts[doc] : end;
+    for (int k = 0; k < EBB_CUDNN_DATA; k++) to.offsets[k][i] = (int64_t)start * to.stride[k];
+    if (i == docs.batch) return;
     to.queries[i] = end - start;
     to.keys[i] = end - start;
 }
@@ -48,8 +48,8 @@ static __global__ void store_kernel(ebb_bf16 *to, int64_t to_stride, const float
 int ebb_cudnn_fill_docs(const int32_t *doc_starts, const struct ebb_cudnn_docs *docs,
                         const struct ebb_cudnn_lengths *to, void *stream)
 {
-    /* One thread more than documents. */
-    int threads = (docs->count + 32) / 32 * 32;
+    /* One thread more than places. */
+    int threads = (docs->batch + 32) / 32 * 32;
     fill_docs_kernel<<<1, threads, 0, (cudaStream_t)stream>>>(doc_starts, *docs, *to);
     return (int)cudaGetLastError();
 }

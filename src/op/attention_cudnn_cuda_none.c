@@ -2,8 +2,6 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op/attention_cudnn_int.h"
 
-#include <stdio.h>
-
 static enum ebb_status unsupported(struct ebb_ctx *ctx)
 {
     return EBB_FAIL(ctx, EBB_UNSUPPORTED, "this build has no cuDNN: it was made without CUDA");
@@ -33,20 +31,34 @@ enum ebb_status ebb_cudnn_set_cache(struct ebb_cudnn *dnn, const char *dir)
     return EBB_OK;
 }
 
-bool ebb_cudnn_takes(const struct ebb_attention_shape *shape, enum ebb_dtype dtype, char *why,
-                     size_t why_bytes)
+int64_t ebb_cudnn_built(const struct ebb_cudnn *dnn)
 {
-    (void)shape, (void)dtype;
-    if (why != NULL && why_bytes > 0) snprintf(why, why_bytes, "this build has no cuDNN");
-    return false;
+    EBB_ASSERT(dnn == NULL);
+    return 0;
 }
 
-int64_t ebb_cudnn_workspace(const struct ebb_attention_shape *shape, int64_t tokens,
-                            int64_t longest, bool backward,
-                            const struct ebb_cudnn_options *options)
+/* There is no object that it could be called with. */
+static enum ebb_status never(const struct ebb_cudnn *dnn)
 {
-    (void)shape, (void)tokens, (void)longest, (void)backward, (void)options;
-    return 0;
+    EBB_ASSERT(dnn != NULL);
+    return EBB_UNSUPPORTED;
+}
+
+enum ebb_status ebb_cudnn_prepare_forward(struct ebb_cudnn *dnn,
+                                          const struct ebb_cudnn_options *options, int64_t docs,
+                                          int64_t longest, const struct ebb_attention_forward *args)
+{
+    (void)options, (void)docs, (void)longest, (void)args;
+    return never(dnn);
+}
+
+enum ebb_status ebb_cudnn_prepare_backward(struct ebb_cudnn *dnn,
+                                           const struct ebb_cudnn_options *options, int64_t docs,
+                                           int64_t longest,
+                                           const struct ebb_attention_backward *args)
+{
+    (void)options, (void)docs, (void)longest, (void)args;
+    return never(dnn);
 }
 
 enum ebb_status ebb_cudnn_forward(struct ebb_cudnn *dnn, const struct ebb_op_env *env,

@@ -5,6 +5,7 @@
 
 #include <cudnn.h>
 
+#include "base/library.h"
 #include "op/attention_cudnn_int.h"
 
 #ifdef __cplusplus
@@ -34,7 +35,7 @@ struct ebb_cudnn_calls {
 
 struct ebb_cudnn_library {
     struct ebb_ctx *ctx;
-    void *file;
+    struct ebb_library *file;
     struct ebb_cudnn_calls calls;
     char version[32];
     char doing[400]; /* the key at work, for messages */

@@ -70,7 +70,7 @@ enum ebb_status ebb_embed_backward_cpu(const struct ebb_op_env *env,
     int64_t rows = ebb_view_rows(env, dx), cols = dx->cols, slices = (cols + SLICE - 1) / SLICE;
     EBB_ASSERT(rows == 0 || dx->row0 + rows <= args->ids.cols);
     EBB_ASSERT(rows <= INT32_MAX && dtable->rows <= INT32_MAX);
-    const struct ebb_op_target target = {EBB_BACKEND_CPU, env->threads};
+    const struct ebb_op_target target = {.backend = EBB_BACKEND_CPU, .threads = env->threads};
     EBB_ASSERT(ebb_embed_backward_scratch(rows, &target) <= args->scratch.cols);
     const int32_t *ids = (const int32_t *)ebb_view_data(env, &args->ids) + dx->row0;
     EBB_TRY(check_ids(env, ids, rows, dx->row0, dtable->rows));

@@ -92,7 +92,7 @@ enum ebb_status ebb_matmul_check(struct ebb_ctx *ctx, const struct ebb_matmul *a
 
 enum ebb_status ebb_matmul_check_run(const struct ebb_op_env *env, const struct ebb_matmul *args)
 {
-    if (!env->matmul)
+    if (!env->libs.matmul)
         return EBB_FAIL(env->ctx, EBB_FAILED, "matmul: the environment has no matmul library");
     EBB_TRY(ebb_matmul_check(env->ctx, args));
     const struct ebb_view *partner = args->form == EBB_MATMUL_TN ? &args->b : &args->y;

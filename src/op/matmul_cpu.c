@@ -396,7 +396,7 @@ static enum ebb_status run_rows(struct ebb_matmul_cpu *lib, const struct ebb_dnn
 enum ebb_status ebb_matmul_cpu(const struct ebb_op_env *env, const struct ebb_matmul *args)
 {
     EBB_TRY(ebb_matmul_check_run(env, args));
-    struct ebb_matmul_cpu *lib = cpu_of(env->matmul);
+    struct ebb_matmul_cpu *lib = cpu_of(env->libs.matmul);
     if (env->threads != lib->threads)
         return EBB_FAIL(env->ctx, EBB_FAILED, "matmul: run with %d threads, planned for %d",
                         env->threads, lib->threads);
@@ -498,7 +498,7 @@ enum ebb_status ebb_matmul_scratch_now(struct ebb_matmul_lib *head, const struct
 
 const char *ebb_matmul_kernel(const struct ebb_op_env *env, const struct ebb_matmul *args)
 {
-    struct ebb_matmul_cpu *lib = cpu_of(env->matmul);
+    struct ebb_matmul_cpu *lib = cpu_of(env->libs.matmul);
     int64_t live = ebb_view_rows(env, &args->a), chunk = chunk_rows(lib, args);
     struct ebb_dnnl_shape s = shape_of(args, live < chunk ? live : chunk);
     struct ebb_dnnl_product *product = NULL;

@@ -11,13 +11,13 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op/matmul.h"
 
-#include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
 
 #include <cublasLt.h>
 #include <cuda_runtime_api.h>
 
+#include "base/library.h"
 #include "op/matmul_int.h"
 
 enum {
@@ -74,7 +74,7 @@ struct entry {
 struct cuda_lib {
     struct ebb_matmul_lib head;
     struct ebb_ctx *ctx;
-    void *file;
+    struct ebb_library *file;
     struct calls calls;
     cublasLtHandle_t handle; /* made by the first run */
     char version[96];
@@ -91,32 +91,29 @@ static struct cuda_lib *cuda_of(struct ebb_matmul_lib *lib)
 
 /* ---- the library ----------------------------------------------------------------------------- */
 
-static enum ebb_status find_calls(struct cuda_lib *lib)
-{
-#define FIND(name)                                                                                 \
-    *(void **)(void *)&lib->calls.name = dlsym(lib->file, #name);                                  \
-    if (lib->calls.name == NULL)                                                                   \
-        return EBB_FAIL(lib->ctx, EBB_UNSUPPORTED, "libcublasLt has no function '%s'", #name);
-    CALLS(FIND)
-#undef FIND
-    return EBB_OK;
-}
+static const struct ebb_library_function functions[] = {
+#define FUNCTION(name) {#name, offsetof(struct calls, name)},
+    CALLS(FUNCTION)
+#undef FUNCTION
+};
 
 static enum ebb_status open_file(struct cuda_lib *lib)
 {
-    char name[32];
+    char name[32], hint[160], wanted[32];
     snprintf(name, sizeof name, "libcublasLt.so.%d", CUBLAS_VER_MAJOR);
-    lib->file = dlopen(name, RTLD_NOW | RTLD_LOCAL);
-    if (lib->file == NULL)
-        return EBB_FAIL(lib->ctx, EBB_UNSUPPORTED,
-                        "%s cannot be loaded: %s\ninstall CUDA's cuBLAS library, or put its folder "
-                        "into LD_LIBRARY_PATH; device: cpu needs none of it",
-                        name, dlerror());
-    EBB_TRY(find_calls(lib));
+    snprintf(wanted, sizeof wanted, "%d.*", CUBLAS_VER_MAJOR);
+    snprintf(hint, sizeof hint,
+             "install cuBLAS of CUDA %d, or activate the Python environment whose PyTorch brings "
+             "it; device: cpu needs none of it",
+             CUBLAS_VER_MAJOR);
+    EBB_TRY(ebb_library_open(lib->ctx, name, hint, &lib->file));
+    EBB_TRY(ebb_library_find(lib->file, functions, sizeof functions / sizeof functions[0],
+                             &lib->calls));
     size_t version = lib->calls.cublasLtGetVersion();
     snprintf(lib->version, sizeof lib->version, "cuBLASLt %zu.%zu.%zu", version / 10000,
              version / 100 % 100, version % 100);
-    return EBB_OK;
+    if (version / 10000 == CUBLAS_VER_MAJOR) return EBB_OK;
+    return ebb_library_refuse(lib->file, lib->version, wanted, hint);
 }
 
 enum ebb_status ebb_matmul_cuda_create(struct ebb_ctx *ctx, struct ebb_matmul_lib **lib_out)
@@ -149,7 +146,7 @@ void ebb_matmul_cuda_free(struct ebb_matmul_lib *head)
     struct cuda_lib *lib = cuda_of(head);
     for (int i = 0; i < lib->entries; i++) clear_entry(lib, &lib->entry[i]);
     if (lib->handle != NULL) lib->calls.cublasLtDestroy(lib->handle);
-    if (lib->file != NULL) dlclose(lib->file);
+    ebb_library_close(lib->file);
     ebb_mem_free(lib->ctx, lib);
 }
 
@@ -406,7 +403,7 @@ static enum ebb_status empty_sum(struct cuda_lib *lib, const struct ebb_op_env *
 enum ebb_status ebb_matmul_cuda(const struct ebb_op_env *env, const struct ebb_matmul *args)
 {
     EBB_TRY(ebb_matmul_check_run(env, args));
-    struct cuda_lib *lib = cuda_of(env->matmul);
+    struct cuda_lib *lib = cuda_of(env->libs.matmul);
     struct operands o = {.a = ebb_view_data(env, &args->a),
                          .b = ebb_view_data(env, &args->b),
                          .bias = ebb_view_data(env, &args->bias),

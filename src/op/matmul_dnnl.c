@@ -9,7 +9,6 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op/matmul_int.h"
 
-#include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -23,16 +22,20 @@
 #include "dnnl.h"
 #endif
 
+#include "base/library.h"
+
 /* clang-format off */
 #if DNNL_VERSION_MAJOR == 2
 #define DNNL_FILE    "libdnnl.so.2"
 #define DNNL_PACKAGE "libdnnl2"
+#define DNNL_WANTED  "2.*"
 #define DNNL_FUNCTIONS_OF_VERSION(X) \
     X(memory_desc_init_by_strides) X(matmul_desc_init) X(primitive_desc_create) \
     X(primitive_attr_set_output_scales)
 #elif DNNL_VERSION_MAJOR == 3
 #define DNNL_FILE    "libdnnl.so.3"
 #define DNNL_PACKAGE "libdnnl3"
+#define DNNL_WANTED  "3.*"
 #define DNNL_FUNCTIONS_OF_VERSION(X) \
     X(memory_desc_create_with_strides) X(memory_desc_destroy) X(matmul_primitive_desc_create) \
     X(primitive_attr_set_scales_mask)
@@ -59,7 +62,7 @@ struct dnnl_table {
 
 struct ebb_dnnl {
     struct ebb_ctx *ctx;
-    void *library;
+    struct ebb_library *library;
     struct dnnl_table f;
     dnnl_engine_t engine;
     dnnl_stream_t stream;
@@ -432,35 +435,19 @@ const char *__asan_default_options(void)
 
 /* ---- the library ---- */
 
+static const struct ebb_library_function functions[] = {
+#define X(name) {"dnnl_" #name, offsetof(struct dnnl_table, name)},
+    DNNL_FUNCTIONS(X)
+#undef X
+};
+
+static const char hint[] = "the CPU's matrix products need it: apt install " DNNL_PACKAGE;
+
 static enum ebb_status load(struct ebb_dnnl *dnnl)
 {
-    dnnl->library = dlopen(DNNL_FILE, RTLD_NOW | RTLD_LOCAL);
-    if (!dnnl->library) {
-        const char *reason = dlerror();
-        return EBB_FAIL(dnnl->ctx, EBB_UNSUPPORTED,
-                        "the CPU's matrix products need oneDNN, and %s cannot be loaded: %s\n"
-                        "install the package '" DNNL_PACKAGE "' (apt install " DNNL_PACKAGE ")",
-                        DNNL_FILE, reason ? reason : "no reason given");
-    }
-    const struct {
-        const char *name;
-        size_t at;
-    } functions[] = {
-#define X(name) {"dnnl_" #name, offsetof(struct dnnl_table, name)},
-        DNNL_FUNCTIONS(X)
-#undef X
-    };
-    for (size_t i = 0; i < sizeof functions / sizeof functions[0]; i++) {
-        void *symbol = dlsym(dnnl->library, functions[i].name);
-        if (!symbol) {
-            return EBB_FAIL(dnnl->ctx, EBB_UNSUPPORTED,
-                            "%s has no function '%s'\ninstall the package '" DNNL_PACKAGE
-                            "' in the version whose header this program was built with (%d.%d)",
-                            DNNL_FILE, functions[i].name, DNNL_VERSION_MAJOR, DNNL_VERSION_MINOR);
-        }
-        memcpy((char *)&dnnl->f + functions[i].at, &symbol, sizeof symbol);
-    }
-    return EBB_OK;
+    EBB_TRY(ebb_library_open(dnnl->ctx, DNNL_FILE, hint, &dnnl->library));
+    return ebb_library_find(dnnl->library, functions, sizeof functions / sizeof functions[0],
+                            &dnnl->f);
 }
 
 /* Whether bf16 products exist here: the library says so only by refusing to describe one. */
@@ -491,9 +478,7 @@ enum ebb_status ebb_dnnl_open(struct ebb_ctx *ctx, struct ebb_dnnl **dnnl)
     snprintf(d->version, sizeof d->version, "oneDNN %d.%d.%d, cpu isa 0x%x", v->major, v->minor,
              v->patch, (unsigned)d->f.get_effective_cpu_isa());
     if (v->major != DNNL_VERSION_MAJOR) {
-        status = EBB_FAIL(ctx, EBB_UNSUPPORTED,
-                          "%s is %s, wanted version %d\ninstall the package '" DNNL_PACKAGE "'",
-                          DNNL_FILE, d->version, DNNL_VERSION_MAJOR);
+        status = ebb_library_refuse(d->library, d->version, DNNL_WANTED, hint);
         goto out;
     }
     dnnl_status_t made = d->f.engine_create(&d->engine, dnnl_cpu, 0);
@@ -517,8 +502,7 @@ void ebb_dnnl_close(struct ebb_dnnl *dnnl)
     if (!dnnl) return;
     if (dnnl->stream) dnnl->f.stream_destroy(dnnl->stream);
     if (dnnl->engine) dnnl->f.engine_destroy(dnnl->engine);
-    /* The library stays loaded: other environments may use it, and finding it again costs nothing.
-     */
+    ebb_library_close(dnnl->library);
     ebb_mem_free(dnnl->ctx, dnnl);
 }
 

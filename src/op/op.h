@@ -43,20 +43,37 @@ struct ebb_view {
     int64_t row0;       /* token or label that row 0 stands for */
 };
 
+/* Libraries that ops call into; NULL: not needed. All borrowed. */
+struct ebb_op_libs {
+    struct ebb_matmul_lib *matmul;       /* op/matmul.h */
+    struct ebb_attention_lib *attention; /* op/attention.h */
+};
+
 /* Environment of a run. All borrowed. */
 struct ebb_op_env {
     struct ebb_ctx *ctx;
-    void *const *base;             /* [tensors] where each tensor starts */
-    const struct ebb_step *step;   /* the host's copy: the same values as the block on the device */
-    struct ebb_matmul_lib *matmul; /* op/matmul.h */
-    void *stream;                  /* GPU stream, or NULL */
-    int threads;                   /* CPU: size of the OpenMP team */
+    void *const *base;           /* [tensors] where each tensor starts */
+    const struct ebb_step *step; /* the host's copy: the same values as the block on the device */
+    /* GPU: the host's copy of the documents' starts, [step->docs + 1]; NULL: it has none. */
+    const int32_t *doc_starts;
+    struct ebb_op_libs libs;
+    void *stream; /* GPU stream, or NULL */
+    int threads;  /* CPU: size of the OpenMP team */
+};
+
+/* How a GPU's attention runs (op/attention.h). {0}: by plain kernels. */
+struct ebb_attention_way {
+    bool library;       /* cuDNN, where it takes shape and type */
+    bool deterministic; /* its backward: the same bits each time */
+    int64_t kv_heads;   /* that a call takes at once; 0: all */
+    int64_t block;      /* deterministic backward: tokens of a piece of a long document */
 };
 
 /* What an op will run on, for everything that is decided beforehand. */
 struct ebb_op_target {
     enum ebb_backend backend;
     int threads; /* CPU: size of the OpenMP team */
+    struct ebb_attention_way attention;
 };
 
 static inline void *ebb_view_data(const struct ebb_op_env *env, const struct ebb_view *view)

@@ -3,6 +3,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op/scratch_int.h"
 
+#include "op/attention_cudnn_int.h"
 #include "op/cross_entropy.h"
 #include "op/embed.h"
 #include "op/optimizer.h"
@@ -54,9 +55,22 @@ int64_t ebb_rotary_backward_scratch(int64_t rows, int64_t head_dim, bool norms,
     return norms ? part_lines(rows, 2 * head_dim) : 0;
 }
 
-int64_t ebb_attention_scratch(const struct ebb_attention_shape *shape, int64_t tokens,
+int64_t ebb_attention_deltas(const struct ebb_attention_shape *shape, int64_t tokens)
+{
+    return tokens * shape->heads * (int64_t)sizeof(float);
+}
+
+int64_t ebb_attention_scratch(const struct ebb_attention_shape *shape, enum ebb_dtype dtype,
+                              enum ebb_op op, int64_t tokens, int64_t longest,
                               const struct ebb_op_target *target)
 {
+    const struct ebb_attention_way *way = &target->attention;
+    bool backward = op == EBB_OP_attention_backward;
     if (!is_cuda(target)) return ebb_attention_scratch_cpu(shape, tokens, target->threads);
-    return tokens * shape->heads * (int64_t)sizeof(float); /* delta of each row and head */
+    if (op == EBB_OP_attention_cached || !way->library || !ebb_cudnn_takes(shape, dtype, NULL, 0))
+        return backward ? ebb_attention_deltas(shape, tokens) : 0;
+    const struct ebb_cudnn_options options = {.deterministic = way->deterministic,
+                                              .kv_heads = way->kv_heads,
+                                              .block = way->block};
+    return ebb_cudnn_workspace(shape, tokens, longest, backward, &options);
 }

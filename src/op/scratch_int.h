@@ -18,6 +18,8 @@ struct ebb_cross_entropy_row {
     int32_t label, correct;
 };
 
+/* The plain CUDA backward's: delta of each row and head. */
+int64_t ebb_attention_deltas(const struct ebb_attention_shape *shape, int64_t tokens);
 int64_t ebb_attention_scratch_cpu(const struct ebb_attention_shape *shape, int64_t tokens,
                                   int threads);
 int64_t ebb_rotary_backward_scratch_cpu(int64_t rows, int64_t head_dim, bool norms);

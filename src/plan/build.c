@@ -75,7 +75,8 @@ struct ebb_view ebb_matrix_all(const struct ebb_build *build, const struct ebb_m
 struct ebb_op_target ebb_numerics_target(const struct ebb_numerics *numerics)
 {
     bool cuda = strcmp(numerics->backend, ebb_backend_name(EBB_BACKEND_CUDA)) == 0;
-    struct ebb_op_target target = {cuda ? EBB_BACKEND_CUDA : EBB_BACKEND_CPU, numerics->threads};
+    struct ebb_op_target target = {cuda ? EBB_BACKEND_CUDA : EBB_BACKEND_CPU, numerics->threads,
+                                   numerics->attention};
     return target;
 }
 

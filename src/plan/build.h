@@ -21,6 +21,9 @@ struct ebb_numerics {
     int threads;
     char backend[16]; /* "cpu", "cuda" */
     char matmul[96];  /* library and version */
+    /* On a GPU; {0} on the CPU, whose attention is deterministic in any case. */
+    struct ebb_attention_way attention;
+    char attention_library[64]; /* and version; "": own kernels */
 };
 
 struct ebb_op_target ebb_numerics_target(const struct ebb_numerics *numerics);

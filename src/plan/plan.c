@@ -167,6 +167,7 @@ static void count_bytes(struct ebb_plan *plan, int64_t transient, int64_t saved_
         if (last->offset + last->bytes > device) device = last->offset + last->bytes;
     }
     plan->device_bytes = device;
+    plan->total_bytes = device + plan->request.overhead_bytes;
     plan->host_bytes = host;
     memset(plan->kind_bytes, 0, sizeof plan->kind_bytes);
     for (int32_t i = 0; i < net->tensor_count; i++)
@@ -198,7 +199,7 @@ static enum ebb_status make_programs(struct ebb_ctx *ctx, struct ebb_plan *plan,
     plan->bytes_out = plan->bytes_in = 0;
     if (plan->programs[EBB_PROGRAM_TRAIN])
         ebb_program_traffic(plan->programs[EBB_PROGRAM_TRAIN], &plan->bytes_out, &plan->bytes_in);
-    plan->fits = (request->device_budget == 0 || plan->device_bytes <= request->device_budget) &&
+    plan->fits = (request->device_budget == 0 || plan->total_bytes <= request->device_budget) &&
                  (request->host_budget == 0 || plan->host_bytes <= request->host_budget);
     return EBB_OK;
 }

@@ -30,7 +30,8 @@ struct ebb_plan_request {
     struct ebb_optimizer_keys optimizer;
     bool programs[EBB_PROGRAM_COUNT]; /* which ones are wanted */
     bool streams;                     /* activation_offloading_use_streams */
-    int64_t device_budget;            /* bytes; 0: none */
+    int64_t device_budget;            /* bytes of the whole process; 0: none */
+    int64_t overhead_bytes;           /* of it that no plan decides: a GPU's driver and libraries */
     int64_t host_budget;              /* bytes; 0: none */
     /* Torture: NaN in dead ranges, no shared bytes, rings of one and no prefetch. */
     bool poison, apart, one_buffer;
@@ -43,6 +44,7 @@ struct ebb_plan {
     struct ebb_program *programs[EBB_PROGRAM_COUNT]; /* NULL where not wanted */
     struct ebb_tensor *persistent;                   /* [net->tensor_count] with offsets */
     int64_t device_bytes; /* end of the highest range that any program uses */
+    int64_t total_bytes;  /* device_bytes and the overhead: what a budget is compared with */
     int64_t host_bytes;
     int64_t kind_bytes[EBB_KIND_COUNT]; /* sum == device_bytes; gaps of alignment count as working
                                            set */

@@ -43,7 +43,8 @@ struct slot {
 struct ebb_executor {
     struct ebb_ctx *ctx;
     struct ebb_device *device;
-    struct ebb_matmul_lib *matmul;
+    struct ebb_op_libs libs;
+    const int32_t *doc_starts; /* NULL: none */
     const struct ebb_program *program;
     struct ebb_stash *stash;
     void **base;                    /* [tensors] */
@@ -172,7 +173,7 @@ static enum ebb_status prepare_op(struct ebb_executor *x, int32_t e, const struc
                         "program '%s': entry %" PRId32 " is op '%s', which this backend "
                         "does not have",
                         ebb_program_name(x->program), e, info->name);
-    if (entry->op == EBB_OP_matmul && x->matmul == NULL)
+    if (entry->op == EBB_OP_matmul && x->libs.matmul == NULL)
         return EBB_FAIL(x->ctx, EBB_FAILED,
                         "program '%s': entry %" PRId32
                         " is a matmul, but no matmul library was given",
@@ -243,7 +244,7 @@ static enum ebb_status fill_executor(struct ebb_executor *x,
 }
 
 enum ebb_status ebb_executor_create(struct ebb_ctx *ctx, struct ebb_device *device,
-                                    struct ebb_matmul_lib *matmul,
+                                    const struct ebb_op_libs *libs,
                                     const struct ebb_program *program,
                                     const struct ebb_executor_options *options,
                                     struct ebb_executor **executor)
@@ -254,7 +255,8 @@ enum ebb_status ebb_executor_create(struct ebb_ctx *ctx, struct ebb_device *devi
     if (x == NULL) return EBB_NO_MEMORY;
     x->ctx = ctx;
     x->device = device;
-    x->matmul = matmul;
+    if (libs != NULL) x->libs = *libs;
+    if (options != NULL) x->doc_starts = options->doc_starts;
     x->program = program;
     enum ebb_status status = fill_executor(x, options != NULL ? options : &none);
     if (status != EBB_OK) {
@@ -298,7 +300,8 @@ static enum ebb_status run_op(const struct ebb_queue_env *queue_env, const void 
     struct ebb_op_env env = {.ctx = x->ctx,
                              .base = x->base,
                              .step = &x->now[launch->queue],
-                             .matmul = x->matmul,
+                             .doc_starts = x->doc_starts,
+                             .libs = x->libs,
                              .stream = queue_env->stream,
                              .threads = queue_env->threads};
     return launch->op(&env, launch->args);

@@ -6,7 +6,6 @@
 #define EBB_EXECUTOR_H
 
 #include "ebb/stash.h"
-#include "op/matmul.h"
 #include "program/program.h"
 
 #ifdef __cplusplus
@@ -22,12 +21,16 @@ struct ebb_executor_options {
                              shared by the executors of one `share` chain */
     struct ebb_executor *share; /* with own_allocations: take persistent tensors' blocks from this
                                    one (borrowed, must live longer); NULL: make them */
+    /* The host's copy of the documents' starts, for GPU ops: set before each run, and left alone
+     * while one is enqueued. NULL: none. */
+    const int32_t *doc_starts;
 };
 
 /* `device` has both spaces reserved at least up to the program's ends. Everything is borrowed
- * and must outlive the executor. options NULL: none. The caller frees, while nothing runs. */
+ * and must outlive the executor. libs NULL, options NULL: none. The caller frees, while nothing
+ * runs. */
 enum ebb_status ebb_executor_create(struct ebb_ctx *ctx, struct ebb_device *device,
-                                    struct ebb_matmul_lib *matmul,
+                                    const struct ebb_op_libs *libs,
                                     const struct ebb_program *program,
                                     const struct ebb_executor_options *options,
                                     struct ebb_executor **executor);

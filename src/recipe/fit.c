@@ -121,7 +121,7 @@ static enum ebb_status add_verdict(const struct ebb_setup *setup, const struct e
     char budget[SIZE_TEXT], over[SIZE_TEXT];
     int64_t device = setup->request.device_budget, host = setup->request.host_budget;
     if (device == 0) return ebb_str_addf(setup->ctx, out, "memory_budget         none given\n");
-    int64_t spare = device - plan->device_bytes;
+    int64_t spare = device - plan->total_bytes;
     EBB_TRY(ebb_str_addf(setup->ctx, out, "memory_budget         %12s: %s, %s %s\n",
                          ebb_text_bytes(device, budget, sizeof budget),
                          spare >= 0 ? "fits" : "does not fit",
@@ -147,7 +147,9 @@ enum ebb_status ebb_fit_table(const struct ebb_setup *setup, const struct ebb_en
     EBB_TRY(ebb_str_addf(ctx, out, "\n"));
     for (int kind = 0; kind < EBB_KIND_COUNT; kind++)
         EBB_TRY(add_size(ctx, out, ebb_kind_name((enum ebb_kind)kind), plan->kind_bytes[kind]));
-    EBB_TRY(add_size(ctx, out, "device memory", plan->device_bytes));
+    if (plan->request.overhead_bytes > 0)
+        EBB_TRY(add_size(ctx, out, "driver and libraries", plan->request.overhead_bytes));
+    EBB_TRY(add_size(ctx, out, "device memory", plan->total_bytes));
     EBB_TRY(add_size(ctx, out, "host memory", plan->host_bytes));
     EBB_TRY(ebb_str_addf(ctx, out, "\nmoved in each micro-batch\n"));
     EBB_TRY(add_size(ctx, out, "  to the host", plan->bytes_out));
@@ -214,6 +216,8 @@ json_t *ebb_fit_json(const struct ebb_setup *setup, const struct ebb_engine *eng
     json = with(json, "memory_budget", json_integer(setup->request.device_budget));
     json = with(json, "host_memory_budget", json_integer(setup->request.host_budget));
     json = with(json, "device_bytes", json_integer(plan->device_bytes));
+    json = with(json, "overhead_bytes", json_integer(plan->request.overhead_bytes));
+    json = with(json, "total_bytes", json_integer(plan->total_bytes));
     json = with(json, "host_bytes", json_integer(plan->host_bytes));
     json = with(json, "bytes_out", json_integer(plan->bytes_out));
     json = with(json, "bytes_in", json_integer(plan->bytes_in));
@@ -382,7 +386,7 @@ static_assert(sizeof change_table / sizeof change_table[0] <= EBB_FIT_CHANGES,
 static bool fits_here(const struct ebb_setup *setup, const struct ebb_plan *plan)
 {
     int64_t machine = setup->request.device_budget == 0 ? ebb_host_bytes_total() : 0;
-    return plan->fits && (machine == 0 || plan->device_bytes + plan->host_bytes <= machine);
+    return plan->fits && (machine == 0 || plan->total_bytes + plan->host_bytes <= machine);
 }
 
 /* Plans the trial. A change that cannot be planned is no advice: its error is forgotten, for the
@@ -395,11 +399,11 @@ static void plan_trial(const struct ebb_setup *setup, const struct trial *trial,
     if (status == EBB_OK) {
         const struct ebb_plan *plan = ebb_engine_plan(engine);
         bool fits = fits_here(setup, plan);
-        bool less = plan->device_bytes < now->device_bytes || (fits && !fits_here(setup, now));
+        bool less = plan->total_bytes < now->total_bytes || (fits && !fits_here(setup, now));
         if (less) {
             struct ebb_fit_change *change = &changes[(*count)++];
             memcpy(change->text, trial->text, sizeof change->text);
-            change->device_bytes = plan->device_bytes;
+            change->device_bytes = plan->total_bytes;
             change->host_bytes = plan->host_bytes;
             change->fits = fits;
         }
@@ -465,6 +469,9 @@ static enum ebb_status add_needs(const struct ebb_setup *setup, const struct ebb
                              ebb_text_bytes(plan->kind_bytes[kind], size, sizeof size)));
         first = false;
     }
+    if (plan->request.overhead_bytes > 0)
+        EBB_TRY(ebb_str_addf(setup->ctx, out, ", driver and libraries %s",
+                             ebb_text_bytes(plan->request.overhead_bytes, size, sizeof size)));
     return EBB_OK;
 }
 
@@ -475,7 +482,7 @@ static enum ebb_status add_advice(const struct ebb_setup *setup, const struct eb
 {
     char needs[SIZE_TEXT], less[SIZE_TEXT];
     for (int i = 0; i < count && i < 3; i++) {
-        int64_t saved = plan->device_bytes - changes[i].device_bytes;
+        int64_t saved = plan->total_bytes - changes[i].device_bytes;
         EBB_TRY(ebb_str_addf(setup->ctx, out, "\n       %s (needs %s", changes[i].text,
                              ebb_text_bytes(changes[i].device_bytes, needs, sizeof needs)));
         if (saved > 0)
@@ -497,7 +504,7 @@ static enum ebb_status fail_device(const struct ebb_setup *setup, const struct e
     bool given = setup->request.device_budget > 0;
     enum ebb_status status = add_needs(setup, plan, &kinds);
     if (status == EBB_OK) status = add_advice(setup, plan, changes, count, &advice);
-    ebb_text_bytes(plan->device_bytes, needs, sizeof needs);
+    ebb_text_bytes(plan->total_bytes, needs, sizeof needs);
     ebb_text_bytes(budget, has, sizeof has);
     if (status == EBB_OK && given)
         status =
@@ -508,7 +515,7 @@ static enum ebb_status fail_device(const struct ebb_setup *setup, const struct e
                      "needs: %s\n"
                      "try:   memory_budget: %s%s",
                      needs, has, ebb_options_where(setup->options, "memory_budget"), kinds.data,
-                     enough(plan->device_bytes, would), advice.data ? advice.data : "");
+                     enough(plan->total_bytes, would), advice.data ? advice.data : "");
     else if (status == EBB_OK)
         status = EBB_FAIL(
             ctx, EBB_DOES_NOT_FIT,
@@ -546,7 +553,7 @@ enum ebb_status ebb_fit_check(const struct ebb_setup *setup, const struct ebb_en
     if (ebb_fit_holds(setup, engine)) return EBB_OK;
     struct ebb_fit_change changes[EBB_FIT_CHANGES];
     int count = 0;
-    if (budget > 0 && plan->device_bytes <= budget) return fail_host(setup, plan);
+    if (budget > 0 && plan->total_bytes <= budget) return fail_host(setup, plan);
     if (budget == 0) budget = ebb_host_bytes_total();
     if (setup->request.train) EBB_TRY(ebb_fit_changes(setup, engine, changes, &count));
     return fail_device(setup, engine, budget, changes, count);

@@ -149,6 +149,8 @@ enum ebb_status ebb_options_check(struct ebb_options *options);
 bool ebb_options_is_set(const struct ebb_options *options,
                         const char *key); /* by file or argument */
 struct ebb_origin ebb_options_origin(const struct ebb_options *options, const char *key);
+/* The key device as a backend: auto is the GPU where one is present. */
+enum ebb_backend ebb_config_backend(const struct ebb_config *config);
 enum ebb_command ebb_options_command(const struct ebb_options *options);
 /* The configuration file's path, or NULL; borrowed. */
 const char *ebb_options_path(const struct ebb_options *options);

@@ -356,11 +356,19 @@ static enum ebb_status check_rule(struct ebb_options *options, const struct rule
 
 /* ---- rules with more to say ------------------------------------------------------------------ */
 
+enum ebb_backend ebb_config_backend(const struct ebb_config *config)
+{
+    bool gpu = config->device == EBB_DEVICE_KEY_CUDA ||
+               (config->device == EBB_DEVICE_KEY_AUTO &&
+                ebb_backend_is_there(EBB_BACKEND_CUDA, NULL, 0));
+    return gpu ? EBB_BACKEND_CUDA : EBB_BACKEND_CPU;
+}
+
 /* Is there device memory that activations can be moved out of? */
 static bool has_device_memory(const struct ebb_config *config)
 {
     return config->memory_budget.bytes > 0 || config->memory_budget.percent > 0 ||
-           config->device == EBB_DEVICE_KEY_CUDA;
+           ebb_config_backend(config) == EBB_BACKEND_CUDA;
 }
 
 static enum ebb_status check_offered(struct ebb_options *options, const struct ebb_config *config,

@@ -499,9 +499,23 @@ static const struct ebb_option table[] = {
     /* ---- machine and output ------------------------------------------------------------------ */
     {KEY(device), .group = EBB_GROUP_MACHINE, .type = EBB_OPTION_CHOICE, .commands = RUN,
      .text = "auto", .choices = "auto|cpu|cuda=cuda:0", .aliases = "device_map",
-     .help = "Where the run computes. cuda: an NVIDIA GPU, in builds that found the CUDA toolkit; "
-             "memory_budget is then the GPU's memory for weights, states and activations. auto: "
-             "the CPU, until the GPU's attention uses tensor cores."},
+     .help = "Where the run computes. cuda: an NVIDIA GPU of compute capability 8.0 or higher, in "
+             "builds that found the CUDA toolkit; its driver, cuBLAS and cuDNN are looked for when "
+             "the run starts. auto: cuda where a GPU is present, else the CPU."},
+    {KEY(deterministic), .group = EBB_GROUP_MACHINE, .type = EBB_OPTION_BOOL, .commands = RUN,
+     .text = "false", .aliases = "full_determinism cudnn_deterministic_mode",
+     .help = "GPU: the same bits every time, whatever the plan and the budget. Without it the loss "
+             "of a step is, but the gradients of attention are added up in any order and differ in "
+             "their last bits; with it, attention's backward takes somewhat longer. The CPU is "
+             "deterministic in any case."},
+    {KEY(attn_implementation), .group = EBB_GROUP_MACHINE, .type = EBB_OPTION_CHOICE,
+     .commands = RUN, .text = "auto",
+     .choices = "auto=sdpa=flash_attention_2=flash_attention_3=flex_attention|cudnn|plain=eager",
+     .help = "GPU: what computes attention in bfloat16. cudnn: cuDNN, which uses tensor cores, and "
+             "an error where it does not take the model's heads. plain: Ebb's own kernels, slower "
+             "by far and always deterministic. auto: cuDNN where it takes the model's heads, else "
+             "plain. In float32, and for layers with a sliding window, it is plain. On the CPU "
+             "nothing depends on it."},
     {KEY(threads), .group = EBB_GROUP_MACHINE, .type = EBB_OPTION_INT, .commands = RUN, .text = "0",
      .low = 0, .high = 4096, .unit = "threads", .aliases = "num_threads",
      .help = "CPU threads that compute. 0: every processor that the process may use. Sums of a "
@@ -577,13 +591,11 @@ static const struct ebb_foreign_key foreign[] = {
      "a chat template says how turns begin and end: name one with chat_template"},
     {"resize_token_embeddings resize_vocab resize_token_embeddings_to_32x", true, "false",
      "the model's vocabulary stays as it is"},
-    {"deterministic cudnn_deterministic_mode full_determinism", false, "",
-     "runs on the CPU are always deterministic, bit for bit"},
     {"use_liger_kernel use_liger liger_kernel enable_liger_kernel liger_kernel_config plugins",
      false, "", "Ebb always computes the loss in chunks, so that logits never exist whole"},
     {"loss chunked_nll loss_type loss.", false, "",
      "Ebb always trains on cross-entropy, computed in chunks of the labels"},
-    {"flash_attention flash_attn attn_implementation sdp_attention xformers_attention padding_free",
+    {"flash_attention flash_attn sdp_attention xformers_attention padding_free",
      false, "", "attention never stores its scores, and padding is never computed"},
     {"pad_to_multiple_of pad_to_sequence_len eval_packing length_column_name", false, "",
      "Ebb lays samples end to end without padding"},

@@ -81,6 +81,37 @@ static enum ebb_status find_dirs(struct ebb_setup *setup, const struct ebb_recip
     return setup->base_name ? EBB_OK : EBB_NO_MEMORY;
 }
 
+/* A folder of the user's cache, which may not exist yet; the caller frees. NULL: there is no place
+ * for one. */
+static enum ebb_status cache_folder(struct ebb_setup *setup, const char *name, char **dir)
+{
+    const char *home = setup->env->hub.home, *cache = setup->env->cache_home;
+    *dir = NULL;
+    if (cache && cache[0] == '/') /* XDG: what is not absolute is ignored */
+        *dir = ebb_mem_format(setup->ctx, "%s/ebb/%s", cache, name);
+    else if (home && home[0])
+        *dir = ebb_mem_format(setup->ctx, "%s/.cache/ebb/%s", home, name);
+    else
+        return EBB_OK;
+    return *dir ? EBB_OK : EBB_NO_MEMORY;
+}
+
+/* Where the model runs, and what of it is a matter of taste there. */
+static enum ebb_status fill_machine(struct ebb_setup *setup)
+{
+    const struct ebb_config *config = setup->config;
+    struct ebb_engine_request *request = &setup->request;
+    request->threads = (int)config->threads;
+    request->backend = ebb_config_backend(config);
+    request->deterministic = config->deterministic;
+    request->plain_attention = config->attn_implementation == EBB_ATTENTION_KEY_PLAIN;
+    request->cudnn_attention = config->attn_implementation == EBB_ATTENTION_KEY_CUDNN;
+    request->device_budget = ebb_setup_budget(&config->memory_budget, request->backend);
+    EBB_TRY(cache_folder(setup, "attention", &setup->attention_cache));
+    request->cache_dir = setup->attention_cache;
+    return EBB_OK;
+}
+
 enum ebb_status ebb_setup_model(struct ebb_ctx *ctx, struct ebb_options *options,
                                 const struct ebb_config *config, const struct ebb_recipe_env *env,
                                 struct ebb_setup *setup)
@@ -99,17 +130,9 @@ enum ebb_status ebb_setup_model(struct ebb_ctx *ctx, struct ebb_options *options
         request->storage = setup->model->dtype == EBB_F32 ? EBB_F32 : EBB_BF16;
     else
         request->storage = config->dtype == EBB_DTYPE_KEY_FLOAT32 ? EBB_F32 : EBB_BF16;
-    request->threads = (int)config->threads;
     request->seed = (uint64_t)config->seed;
     request->streams = config->activation_offloading_use_streams;
-    request->backend = ebb_setup_backend(config);
-    request->device_budget = ebb_setup_budget(&config->memory_budget, request->backend);
-    return EBB_OK;
-}
-
-enum ebb_backend ebb_setup_backend(const struct ebb_config *config)
-{
-    return config->device == EBB_DEVICE_KEY_CUDA ? EBB_BACKEND_CUDA : EBB_BACKEND_CPU;
+    return fill_machine(setup);
 }
 
 int64_t ebb_setup_budget(const struct ebb_amount *amount, enum ebb_backend backend)
@@ -178,21 +201,13 @@ static bool splits_samples(const struct ebb_config *config)
 static enum ebb_status find_cache(struct ebb_setup *setup, char **dir)
 {
     const char *key = setup->config->dataset_cache;
-    const char *home = setup->env->hub.home, *cache = setup->env->cache_home;
     bool wanted = true;
     *dir = NULL;
     if (strcmp(key, "auto") != 0 && !ebb_text_bool(key, &wanted)) {
         *dir = ebb_mem_strdup(setup->ctx, key);
         return *dir ? EBB_OK : EBB_NO_MEMORY;
     }
-    if (!wanted) return EBB_OK;
-    if (cache && cache[0] == '/') /* XDG: what is not absolute is ignored */
-        *dir = ebb_path_join(setup->ctx, cache, "ebb/datasets");
-    else if (home && home[0])
-        *dir = ebb_path_join(setup->ctx, home, ".cache/ebb/datasets");
-    else
-        return EBB_OK;
-    return *dir ? EBB_OK : EBB_NO_MEMORY;
+    return wanted ? cache_folder(setup, "datasets", dir) : EBB_OK;
 }
 
 static enum ebb_loss_part loss_part(int key)
@@ -559,6 +574,7 @@ void ebb_setup_free(struct ebb_setup *setup)
     ebb_model_config_free(ctx, setup->model);
     ebb_mem_free(ctx, setup->model_dir);
     ebb_mem_free(ctx, setup->adapter_dir);
+    ebb_mem_free(ctx, setup->attention_cache);
     ebb_mem_free(ctx, setup->base_name);
     memset(setup, 0, sizeof *setup);
 }

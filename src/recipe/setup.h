@@ -35,6 +35,7 @@ struct ebb_setup {
     const struct ebb_recipe_env *env; /* borrowed */
     enum ebb_purpose purpose;         /* of the data; set before ebb_setup_data */
     char *model_dir, *adapter_dir;    /* adapter_dir may be NULL */
+    char *attention_cache;            /* NULL: there is no place for one */
     char *base_name;                  /* the base model as the user or the adapter named it */
     struct ebb_model_config *model;
     struct ebb_weight_list weights;
@@ -87,8 +88,6 @@ void ebb_setup_free(struct ebb_setup *setup);
 
 /* EBB_INTERRUPTED where a signal waits. The signal stays where it is. */
 enum ebb_status ebb_setup_poll(struct ebb_ctx *ctx, const struct ebb_recipe_env *env);
-/* "device" as a backend. */
-enum ebb_backend ebb_setup_backend(const struct ebb_config *config);
 /* "memory_budget" in bytes; 0: none. A share is of the backend's memory. */
 int64_t ebb_setup_budget(const struct ebb_amount *amount, enum ebb_backend backend);
 

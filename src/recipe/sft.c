@@ -346,7 +346,7 @@ static void say_plan(const struct ebb_setup *setup, const struct ebb_plan *plan)
                  ebb_text_bytes(plan->bytes_in, in, sizeof in),
                  ebb_text_bytes(plan->host_bytes, host, sizeof host));
     ebb_log(setup->ctx, EBB_LOG_INFO, "plan", "plan: %s of device memory (%s%s): %s%s",
-            ebb_text_bytes(plan->device_bytes, device, sizeof device),
+            ebb_text_bytes(plan->total_bytes, device, sizeof device),
             setup->request.device_budget > 0 ? "memory_budget " : "no memory_budget",
             setup->request.device_budget > 0 ? budget : "", plan->what, moves);
 }

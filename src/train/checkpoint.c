@@ -161,10 +161,37 @@ struct ebb_train_state ebb_train_state_start(void)
 
 json_t *ebb_numerics_json(const struct ebb_numerics *numerics)
 {
-    return json_pack("{s:s, s:I, s:I, s:i, s:s, s:s}", "storage", ebb_dtype_name(numerics->storage),
-                     "tile_tokens", (json_int_t)numerics->tile_tokens, "head_chunk",
+    const struct ebb_attention_way *way = &numerics->attention;
+    return json_pack("{s:s, s:I, s:I, s:i, s:s, s:s, s:{s:s, s:b, s:b, s:I, s:I}}", "storage",
+                     ebb_dtype_name(numerics->storage), "tile_tokens",
+                     (json_int_t)numerics->tile_tokens, "head_chunk",
                      (json_int_t)numerics->head_chunk, "threads", numerics->threads, "backend",
-                     numerics->backend, "matmul", numerics->matmul);
+                     numerics->backend, "matmul", numerics->matmul, "attention", "version",
+                     numerics->attention_library, "library", way->library, "deterministic",
+                     way->deterministic, "kv_heads", (json_int_t)way->kv_heads, "block",
+                     (json_int_t)way->block);
+}
+
+/* Checkpoints of the CPU may be older than this part of the record. */
+static enum ebb_status read_attention(struct ebb_ctx *ctx, const char *where, const json_t *record,
+                                      struct ebb_numerics *numerics)
+{
+    const json_t *json = json_object_get(record, "attention");
+    struct ebb_attention_way *way = &numerics->attention;
+    const char *version;
+    if (json == NULL) return EBB_OK;
+    EBB_TRY(ebb_json_string(ctx, where, json, "version", &version, NULL));
+    EBB_TRY(ebb_json_bool(ctx, where, json, "library", &way->library, NULL));
+    EBB_TRY(ebb_json_bool(ctx, where, json, "deterministic", &way->deterministic, NULL));
+    EBB_TRY(ebb_json_int64(ctx, where, json, "kv_heads", &way->kv_heads, NULL));
+    EBB_TRY(ebb_json_int64(ctx, where, json, "block", &way->block, NULL));
+    if (strlen(version) < sizeof numerics->attention_library && way->kv_heads >= 0 &&
+        way->block >= 0 && way->block % 128 == 0) {
+        snprintf(numerics->attention_library, sizeof numerics->attention_library, "%s", version);
+        return EBB_OK;
+    }
+    return EBB_FAIL(ctx, EBB_BAD_FILE,
+                    "%s: the numerics record has an attention that no run can have", where);
 }
 
 static enum ebb_status read_numerics(struct ebb_ctx *ctx, const char *where, const json_t *json,
@@ -192,7 +219,7 @@ static enum ebb_status read_numerics(struct ebb_ctx *ctx, const char *where, con
     numerics->threads = (int)threads;
     snprintf(numerics->backend, sizeof numerics->backend, "%s", backend);
     snprintf(numerics->matmul, sizeof numerics->matmul, "%s", matmul);
-    return EBB_OK;
+    return read_attention(ctx, where, json, numerics);
 }
 
 /* Loads DIR/trainer_state.json; the caller owns *json and frees *path. */
@@ -520,6 +547,12 @@ enum ebb_status ebb_result_save(struct ebb_ctx *ctx, const struct ebb_trainer_re
 
 /* ---- loading --------------------------------------------------------------------------------- */
 
+static bool same_way(const struct ebb_attention_way *a, const struct ebb_attention_way *b)
+{
+    return a->library == b->library && a->deterministic == b->deterministic &&
+           a->kv_heads == b->kv_heads && a->block == b->block;
+}
+
 static enum ebb_status check_numerics(struct ebb_ctx *ctx, const char *path, const json_t *json,
                                       const struct ebb_numerics *now)
 {
@@ -530,7 +563,7 @@ static enum ebb_status check_numerics(struct ebb_ctx *ctx, const char *path, con
     EBB_TRY(read_numerics(ctx, path, record, &had));
     if (had.storage == now->storage && had.tile_tokens == now->tile_tokens &&
         had.head_chunk == now->head_chunk && had.threads == now->threads &&
-        strcmp(had.backend, now->backend) == 0)
+        strcmp(had.backend, now->backend) == 0 && same_way(&had.attention, &now->attention))
         return EBB_OK;
     return EBB_FAIL(ctx, EBB_BAD_CONFIG,
                     "cannot resume bit for bit: '%s' was made with tiles of %" PRId64

@@ -39,6 +39,73 @@ static enum ebb_status create_net(struct ebb_engine *engine)
                               &engine->net);
 }
 
+/* Another version of a library computes with other bits. */
+static void warn_of_version(struct ebb_engine *engine, const char *had, const char *now)
+{
+    if (had[0] && strcmp(had, now) != 0)
+        ebb_warn_once(engine->ctx, "numerics.library",
+                      "the checkpoint was made with %s, this machine has %s: the run goes on, but "
+                      "not bit for bit",
+                      had, now);
+}
+
+/* A run that goes on keeps its numbers, so it may not ask for others. */
+static enum ebb_status check_way(struct ebb_engine *engine, const struct ebb_attention_way *had)
+{
+    const struct ebb_engine_request *request = &engine->request;
+    if (request->deterministic && !had->deterministic)
+        return EBB_FAIL(engine->ctx, EBB_BAD_CONFIG,
+                        "the checkpoint was made without deterministic: true, and a run that goes "
+                        "on from it keeps its numbers\ntry:   deterministic: false");
+    if (request->plain_attention && had->library)
+        return EBB_FAIL(engine->ctx, EBB_BAD_CONFIG,
+                        "the checkpoint was made with attention through cuDNN, and a run that goes "
+                        "on from it keeps its numbers\ntry:   attn_implementation: auto");
+    return EBB_OK;
+}
+
+/* How attention runs: as the checkpoint's did, or the best way for this model. */
+static enum ebb_status settle_attention(struct ebb_engine *engine, struct ebb_numerics *numerics)
+{
+    const struct ebb_engine_request *request = &engine->request;
+    const struct ebb_model_config *c = engine->config;
+    const struct ebb_attention_shape shape = {.heads = c->heads,
+                                              .kv_heads = c->kv_heads,
+                                              .qk_dim = c->head_dim,
+                                              .v_dim = c->head_dim};
+    char why[160] = "";
+    if (request->backend == EBB_BACKEND_CPU) return EBB_OK;
+    if (request->numerics) EBB_TRY(check_way(engine, &request->numerics->attention));
+    if (request->numerics)
+        numerics->attention = request->numerics->attention;
+    else if (request->plain_attention)
+        numerics->attention.deterministic = true;
+    else
+        numerics->attention = ebb_attention_way(&shape, request->storage,
+                                                request->capacity.doc_tokens,
+                                                request->deterministic, why, sizeof why);
+    if (!numerics->attention.library) {
+        if (request->cudnn_attention)
+            return EBB_FAIL(engine->ctx, EBB_BAD_CONFIG,
+                            "attn_implementation: cudnn: cuDNN cannot take this model's attention: "
+                            "%s\ntry:   attn_implementation: auto",
+                            why);
+        if (request->storage == EBB_BF16 && !request->plain_attention)
+            ebb_warn_once(engine->ctx, "attention.plain",
+                          "attention runs on Ebb's own kernels, which use no tensor cores: cuDNN "
+                          "cannot take this model's: %s",
+                          why);
+        return EBB_OK;
+    }
+    EBB_TRY(ebb_attention_lib_create(engine->ctx, &numerics->attention, request->cache_dir,
+                                     &engine->libs.attention));
+    snprintf(numerics->attention_library, sizeof numerics->attention_library, "%s",
+             ebb_attention_lib_version(engine->libs.attention));
+    if (request->numerics)
+        warn_of_version(engine, request->numerics->attention_library, numerics->attention_library);
+    return EBB_OK;
+}
+
 /* The numerics of a checkpoint are binding: where this machine cannot follow, that is an error
  * and not a surprise. */
 static enum ebb_status settle_numerics(struct ebb_engine *engine, struct ebb_numerics *numerics)
@@ -56,20 +123,15 @@ static enum ebb_status settle_numerics(struct ebb_engine *engine, struct ebb_num
                         "go on with the same numbers\ntry:   device: %s",
                         request->numerics->backend, numerics->backend, request->numerics->backend);
     struct ebb_op_target target = ebb_numerics_target(numerics);
-    EBB_TRY(ebb_matmul_lib_create(engine->ctx, &target, &engine->matmul));
+    EBB_TRY(ebb_matmul_lib_create(engine->ctx, &target, &engine->libs.matmul));
     snprintf(numerics->matmul, sizeof numerics->matmul, "%s",
-             ebb_matmul_lib_version(engine->matmul));
+             ebb_matmul_lib_version(engine->libs.matmul));
     ebb_numerics_choose(numerics, engine->config->vocab, &request->capacity);
+    EBB_TRY(settle_attention(engine, numerics));
     if (!request->numerics) return EBB_OK;
-    if (request->numerics->matmul[0] && strcmp(request->numerics->matmul, numerics->matmul) != 0)
-        ebb_warn_once(engine->ctx, "numerics.matmul",
-                      "the checkpoint was made with %s, this machine has %s: the run goes on, but "
-                      "not bit for bit",
-                      request->numerics->matmul, numerics->matmul);
-    char matmul[sizeof numerics->matmul];
-    memcpy(matmul, numerics->matmul, sizeof matmul);
-    *numerics = *request->numerics;
-    memcpy(numerics->matmul, matmul, sizeof matmul);
+    warn_of_version(engine, request->numerics->matmul, numerics->matmul);
+    numerics->tile_tokens = request->numerics->tile_tokens;
+    numerics->head_chunk = request->numerics->head_chunk;
     return EBB_OK;
 }
 
@@ -82,12 +144,13 @@ static enum ebb_status create_plan(struct ebb_engine *engine)
                                     .optimizer = request->optimizer,
                                     .streams = request->streams,
                                     .device_budget = request->device_budget,
+                                    .overhead_bytes = request->overhead_bytes,
                                     .host_budget = request->host_budget,
                                     .poison = request->poison,
                                     .apart = request->apart,
                                     .one_buffer = request->one_buffer};
     EBB_TRY(settle_numerics(engine, &plan.numerics));
-    plan.matmul = engine->matmul;
+    plan.matmul = engine->libs.matmul;
     plan.programs[EBB_PROGRAM_TRAIN] = plan.programs[EBB_PROGRAM_UPDATE] = request->train;
     plan.programs[EBB_PROGRAM_EVAL] = request->evaluate;
     plan.programs[EBB_PROGRAM_DECODE] = request->decode;
@@ -127,7 +190,9 @@ void ebb_engine_free(struct ebb_engine *engine)
     ebb_mem_free(ctx, engine->logits);
     ebb_plan_free(ctx, engine->plan);
     ebb_decoder_free(ctx, engine->net);
-    ebb_matmul_lib_free(engine->matmul);
+    ebb_matmul_lib_free(engine->libs.matmul);
+    ebb_attention_lib_free(engine->libs.attention);
+    ebb_mem_free(ctx, engine->doc_starts);
     if (engine->owns_adapter) ebb_adapter_config_clear(ctx, &engine->adapter_config);
     ebb_weight_list_free(ctx, &engine->weights);
     ebb_model_config_free(ctx, engine->config);
@@ -154,11 +219,12 @@ static enum ebb_status reserve(struct ebb_engine *engine)
 static enum ebb_status create_executors(struct ebb_engine *engine)
 {
     struct ebb_executor_options options = {.checksums = engine->request.checksums,
-                                           .own_allocations = engine->request.own_allocations};
+                                           .own_allocations = engine->request.own_allocations,
+                                           .doc_starts = engine->doc_starts};
     for (int i = 0; i < EBB_PROGRAM_COUNT; i++) {
         if (!engine->plan->programs[i]) continue;
         options.share = engine->first;
-        EBB_TRY(ebb_executor_create(engine->ctx, engine->device, engine->matmul,
+        EBB_TRY(ebb_executor_create(engine->ctx, engine->device, &engine->libs,
                                     engine->plan->programs[i], &options, &engine->executors[i]));
         if (!engine->first) engine->first = engine->executors[i];
     }
@@ -179,10 +245,33 @@ static enum ebb_status fill_rope(struct ebb_engine *engine)
     return status;
 }
 
+/* Whatever attention may ask its library for is made before the first step. */
+static enum ebb_status prepare_attention(struct ebb_engine *engine)
+{
+    const struct ebb_capacity *capacity = &engine->request.capacity;
+    if (!engine->libs.attention) return EBB_OK;
+    for (int i = 0; i < EBB_PROGRAM_COUNT; i++) {
+        const struct ebb_program *program = engine->plan->programs[i];
+        if (!program) continue;
+        for (int32_t e = 0; e < ebb_program_entries(program); e++) {
+            const struct ebb_entry *entry = ebb_program_entry_at(program, e);
+            if (entry->kind != EBB_ENTRY_OP) continue;
+            EBB_TRY(ebb_attention_prepare(engine->libs.attention, (enum ebb_op)entry->op,
+                                          ebb_program_args(program, entry), capacity->docs,
+                                          capacity->doc_tokens));
+        }
+    }
+    return EBB_OK;
+}
+
 enum ebb_status ebb_engine_open(struct ebb_engine *engine)
 {
     EBB_TRY(reserve(engine));
+    engine->doc_starts = (int32_t *)ebb_mem_alloc(
+        engine->ctx, (size_t)(engine->request.capacity.docs + 1) * sizeof *engine->doc_starts);
+    if (!engine->doc_starts) return EBB_NO_MEMORY;
     EBB_TRY(create_executors(engine));
+    EBB_TRY(prepare_attention(engine));
     if (engine->request.decode) {
         engine->logits = (float *)ebb_mem_alloc(engine->ctx, (size_t)engine->config->vocab *
                                                                  sizeof *engine->logits);
@@ -268,6 +357,8 @@ enum ebb_status ebb_engine_micro(struct ebb_engine *engine, enum ebb_program_kin
     EBB_TRY(put(engine, in->targets, batch->targets, batch->tokens));
     EBB_TRY(put(engine, in->positions, batch->positions, batch->tokens));
     EBB_TRY(put(engine, in->doc_starts, batch->doc_starts, batch->docs + 1));
+    memcpy(engine->doc_starts, batch->doc_starts,
+           (size_t)(batch->docs + 1) * sizeof *engine->doc_starts);
     EBB_TRY(put(engine, in->label_rows, batch->label_rows, batch->labels));
     engine->step.tokens = batch->tokens;
     engine->step.docs = batch->docs;

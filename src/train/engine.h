@@ -35,7 +35,13 @@ struct ebb_engine_request {
     struct ebb_memory_keys memory;
     bool streams;
     int64_t device_budget, host_budget;  /* bytes; 0: none */
+    /* GPU: device memory of the process outside the plan's, as far as it is known. */
+    int64_t overhead_bytes;
     enum ebb_backend backend;
+    bool deterministic;                  /* GPU: attention's backward too */
+    bool plain_attention;                /* GPU: without cuDNN */
+    bool cudnn_attention;                /* GPU: with it, or it is an error */
+    const char *cache_dir;               /* GPU: where plans of attention are kept; NULL: nowhere */
     int threads;                         /* of the CPU backend; 0: all */
     uint64_t seed;                       /* of adapter starts and dropout */
     double max_grad_norm;                /* 0: no clipping */

@@ -19,7 +19,7 @@ struct ebb_engine {
     struct ebb_adapter_config adapter_config; /* rank 0: none */
     bool owns_adapter;                        /* loaded from adapter_dir, to be cleared */
     struct ebb_net *net;
-    struct ebb_matmul_lib *matmul;
+    struct ebb_op_libs libs; /* owned */
     struct ebb_plan *plan;
     struct ebb_device *device;
     struct ebb_executor *executors[EBB_PROGRAM_COUNT];
@@ -28,6 +28,7 @@ struct ebb_engine {
     struct ebb_sums sums; /* as they were after the last run */
     bool fresh;           /* the next run begins with sums of zero */
     float *logits;        /* [V] the host's copy of what a decode run ended with */
+    int32_t *doc_starts;  /* [capacity docs + 1] the host's copy for GPU ops */
 };
 
 /* Blocks of rows that are staged in host memory have at most so many bytes. */

@@ -72,6 +72,8 @@ static json_t *describe_plan(const struct ebb_plan *plan)
     json_t *json = json_object();
     bool ok = set(json, "what", json_string(plan->what ? plan->what : "")) &&
               set(json, "device_bytes", integer(plan->device_bytes)) &&
+              set(json, "overhead_bytes", integer(plan->request.overhead_bytes)) &&
+              set(json, "total_bytes", integer(plan->total_bytes)) &&
               set(json, "host_bytes", integer(plan->host_bytes)) &&
               set(json, "device_budget", integer(plan->request.device_budget)) &&
               set(json, "host_budget", integer(plan->request.host_budget)) &&
@@ -113,7 +115,8 @@ static json_t *describe_machine(const struct ebb_engine *engine)
               set(json, "processors", integer(ebb_cpu_count())) &&
               set(json, "threads", integer(ebb_engine_plan(engine)->request.numerics.threads)) &&
               set(json, "memory_bytes", integer(ebb_host_bytes_total())) &&
-              set(json, "device", json_string(ebb_engine_plan(engine)->request.numerics.backend));
+              set(json, "device", json_string(ebb_engine_plan(engine)->request.numerics.backend)) &&
+              set(json, "device_name", json_string(ebb_device_name(ebb_engine_device(engine))));
     return checked(json, ok);
 }
 
@@ -122,6 +125,8 @@ static json_t *describe_versions(const struct ebb_engine *engine)
     json_t *json = json_object();
     bool ok = set(json, "ebb", json_string(EBB_VERSION)) &&
               set(json, "matmul", json_string(ebb_engine_plan(engine)->request.numerics.matmul)) &&
+         set(json, "attention",
+                  json_string(ebb_engine_plan(engine)->request.numerics.attention_library)) &&
          set(json, "jansson", json_string(jansson_version_str())) &&
          set(json, "compiler", json_string(__VERSION__));
     return checked(json, ok);

@@ -14,6 +14,8 @@ PATH=$scratch/bin:$PATH HOME=$scratch/home LC_ALL=C.UTF-8
 export PATH HOME LC_ALL SOURCE
 HF_HUB_CACHE=/no-cache # so that no test depends on what this machine has downloaded
 export HF_HUB_CACHE
+CUDA_VISIBLE_DEVICES= # nor on its GPU
+export CUDA_VISIBLE_DEVICES
 unset EBB_LOG HF_HOME NO_COLOR XDG_CACHE_HOME COLUMNS
 cd "$scratch/work" || exit 1
 sh "$base.sh" >"$scratch/out" 2>"$scratch/err" </dev/null

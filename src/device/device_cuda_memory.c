@@ -1,0 +1,106 @@
+/* Memory of the CUDA backend: one cudaMalloc for the arena, and the host's hand on both spaces.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "device/device_cuda_int.h"
+
+#include <string.h>
+
+#include "base/text.h"
+
+/* ---- the arena ------------------------------------------------------------------------------- */
+
+static enum ebb_status reserve_device(struct ebb_cuda_device *own, int64_t bytes)
+{
+    void *base = NULL;
+    size_t available = 0, total = 0;
+    /* Zero bytes are a place too. */
+    size_t wanted = (size_t)(bytes > 0 ? bytes : 1);
+    (void)cudaMemGetInfo(&available, &total);
+    cudaError_t error = cudaMalloc(&base, wanted);
+    if (error == cudaErrorMemoryAllocation) {
+        char size[32], left[32], all[32], users[256];
+        (void)cudaGetLastError();
+        return EBB_FAIL(own->base.ctx, EBB_DOES_NOT_FIT,
+                        "cannot reserve %s of device memory: %s of %s are free on %s%s\n"
+                        "try:   a memory_budget below what is free, the end of what else runs on "
+                        "this GPU, or another GPU (CUDA_VISIBLE_DEVICES)",
+                        ebb_text_bytes(bytes, size, sizeof size),
+                        ebb_text_bytes((int64_t)available, left, sizeof left),
+                        ebb_text_bytes((int64_t)total, all, sizeof all), own->base.name,
+                        ebb_cuda_other_users(own, users, sizeof users));
+    }
+    EBB_TRY(ebb_cuda_direct(own, error, "cudaMalloc"));
+    own->base.space[EBB_SPACE_DEVICE] =
+        (struct ebb_device_space){.base = (char *)base, .bytes = bytes};
+    EBB_TRY(ebb_cuda_direct(own, cudaMemset(base, 0, wanted), "cudaMemset"));
+    return ebb_cuda_direct(own, cudaStreamSynchronize(NULL), "clearing device memory");
+}
+
+/* ---- both ------------------------------------------------------------------------------------ */
+
+enum ebb_status ebb_cuda_reserve(struct ebb_device *device, enum ebb_space space, int64_t bytes)
+{
+    return space == EBB_SPACE_DEVICE ? reserve_device(ebb_cuda_of(device), bytes)
+                                     : ebb_cuda_reserve_slab(ebb_cuda_of(device), bytes);
+}
+
+int64_t ebb_cuda_bytes_resident(const struct ebb_device *device, enum ebb_space space)
+{
+    return device->space[space].bytes; /* all of it is backed from the start */
+}
+
+static bool touches_host(const struct ebb_cuda_device *own, const void *at)
+{
+    return ebb_device_space_of(&own->base, at) == EBB_SPACE_HOST;
+}
+
+enum ebb_status ebb_cuda_copy_rows(struct ebb_device *device, void *to, int64_t to_stride,
+                                   const void *from, int64_t from_stride, int64_t row_bytes,
+                                   int64_t rows)
+{
+    struct ebb_cuda_device *own = ebb_cuda_of(device);
+    if (touches_host(own, to) || touches_host(own, from)) ebb_cuda_join_slab(own);
+    cudaError_t error = rows == 1 || (to_stride == row_bytes && from_stride == row_bytes)
+                            ? cudaMemcpy(to, from, (size_t)(row_bytes * rows), cudaMemcpyDefault)
+                            : cudaMemcpy2D(to, (size_t)to_stride, from, (size_t)from_stride,
+                                           (size_t)row_bytes, (size_t)rows, cudaMemcpyDefault);
+    /* A copy inside the device returns before it is done. */
+    if (error == cudaSuccess) error = cudaStreamSynchronize(NULL);
+    return ebb_cuda_direct(ebb_cuda_of(device), error, "a copy by the host");
+}
+
+enum ebb_status ebb_cuda_fill(struct ebb_device *device, void *to, int byte, int64_t bytes)
+{
+    struct ebb_cuda_device *own = ebb_cuda_of(device);
+    if (touches_host(own, to)) {
+        ebb_cuda_join_slab(own);
+        memset(to, byte, (size_t)bytes);
+        return EBB_OK;
+    }
+    EBB_TRY(
+        ebb_cuda_direct(ebb_cuda_of(device), cudaMemset(to, byte, (size_t)bytes), "cudaMemset"));
+    return ebb_cuda_direct(ebb_cuda_of(device), cudaStreamSynchronize(NULL),
+                           "filling device memory");
+}
+
+enum ebb_status ebb_cuda_block_create(struct ebb_device *device, int64_t bytes, bool shared,
+                                      void **block)
+{
+    /* Shared memory is the host's, pinned: the GPU reaches it over the bus under the same
+     * address. */
+    cudaError_t error = shared ? cudaHostAlloc(block, (size_t)bytes, cudaHostAllocMapped)
+                               : cudaMalloc(block, (size_t)bytes);
+    EBB_TRY(ebb_cuda_direct(ebb_cuda_of(device), error, "the allocation of a block"));
+    EBB_TRY(
+        ebb_cuda_direct(ebb_cuda_of(device), cudaMemset(*block, 0, (size_t)bytes), "cudaMemset"));
+    return ebb_cuda_direct(ebb_cuda_of(device), cudaStreamSynchronize(NULL), "clearing a block");
+}
+
+void ebb_cuda_block_free(struct ebb_device *device, void *block)
+{
+    struct cudaPointerAttributes facts;
+    (void)device;
+    if (cudaPointerGetAttributes(&facts, block) == cudaSuccess && facts.type == cudaMemoryTypeHost)
+        (void)cudaFreeHost(block);
+    else
+        (void)cudaFree(block);
+}
