@@ -229,7 +229,9 @@ def print_costs(args, ebb, record, startup, whole, runs):
     plan = record["plan"]
     print(f"\nebb      plan: {plan['what']}; predicted {plan['device_bytes'] / gib:.3f} GiB, arena's "
           f"peak {max(s['peak_device_bytes'] for s in ebb) / gib:.3f} GiB, process "
-          f"{max(s['process_device_bytes'] for s in ebb) / gib:.3f} GiB; start-up {startup:.1f} s, "
+          f"{max(s['process_device_bytes'] or 0 for s in ebb) / gib:.3f} GiB of "
+          f"{plan['total_bytes'] / gib:.3f} planned; start-up {startup:.1f} s, weights "
+          f"{record['load_seconds']:.1f} s of it, "
           f"step {seconds:.4f} s, {args.length / seconds:.0f} tokens/s; {whole:.1f} s in all; "
           f"{record['versions']}")
     for name, run in runs.items():

@@ -286,7 +286,10 @@ enum ebb_status ebb_engine_open(struct ebb_engine *engine)
         if (!engine->logits) return EBB_NO_MEMORY;
     }
     EBB_TRY(fill_rope(engine));
-    return ebb_engine_load_weights(engine);
+    double start = ebb_clock_seconds();
+    EBB_TRY(ebb_engine_load_weights(engine));
+    engine->load_seconds = ebb_clock_seconds() - start;
+    return EBB_OK;
 }
 
 void *ebb_engine_tensor(const struct ebb_engine *engine, int32_t tensor)
@@ -478,6 +481,7 @@ struct ebb_engine_usage ebb_engine_usage(const struct ebb_engine *engine)
     struct ebb_device_counters counters;
     memset(&usage, 0, sizeof usage);
     usage.predicted_device_bytes = engine->plan->device_bytes;
+    usage.load_seconds = engine->load_seconds;
     if (!engine->device) return usage;
     ebb_device_counters(engine->device, &counters);
     for (int i = 0; i < EBB_PROGRAM_COUNT; i++) {

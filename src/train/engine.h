@@ -109,6 +109,7 @@ struct ebb_engine_usage {
     int64_t host_bytes;           /* reserved for moves */
     int64_t bytes_out, bytes_in;
     double stall_seconds;
+    double load_seconds; /* that weights and adapter took to come into place */
 };
 struct ebb_engine_usage ebb_engine_usage(const struct ebb_engine *engine);
 
