@@ -377,12 +377,13 @@ static void what_cannot_be_created_is_refused_with_a_reason(void **state)
     struct ebb_ctx *ctx = ebb_ctx_create();
     struct ebb_device *device = NULL;
     struct ebb_device_options options = {.backend = EBB_BACKEND_CUDA};
-    char why[160];
+    char why[EBB_BACKEND_WHY];
     if (!ebb_backend_is_there(EBB_BACKEND_CUDA, why, sizeof why)) {
-        assert_int_equal(ebb_device_create(ctx, &options, &device), EBB_UNSUPPORTED);
+        assert_int_equal(ebb_device_create(ctx, &options, &device),
+                         ebb_backend_is_built(EBB_BACKEND_CUDA) ? EBB_DEVICE : EBB_UNSUPPORTED);
         assert_null(device);
         assert_text_has(ctx, why);
-        assert_text_has(ctx, "'cuda'");
+        assert_text_has(ctx, "device: cuda is not to be had");
         ebb_error_clear(ctx);
     }
     options = (struct ebb_device_options){.threads = -1};
@@ -392,6 +393,10 @@ static void what_cannot_be_created_is_refused_with_a_reason(void **state)
     options = (struct ebb_device_options){.delay_us = {[EBB_QUEUE_IN] = 1000001}};
     assert_int_equal(ebb_device_create(ctx, &options, &device), EBB_BAD_CONFIG);
     assert_text_has(ctx, "queue 'in'");
+    ebb_error_clear(ctx);
+    options = (struct ebb_device_options){.bounce_bytes = -1};
+    assert_int_equal(ebb_device_create(ctx, &options, &device), EBB_BAD_CONFIG);
+    assert_text_has(ctx, "pieces of -1 bytes");
     ebb_device_free(NULL);
     ebb_ctx_free(ctx);
 }

@@ -27,6 +27,7 @@ static void open_engine(struct place *p)
     struct ebb_numerics numerics = kit_numerics(EBB_F32);
     memset(&request, 0, sizeof request);
     request.backend = kit_backend();
+    request.pageable = kit_pageable();
     numerics.tile_tokens = 6;
     numerics.threads = request.threads = 1;
     request.model_dir = p->model;

@@ -22,6 +22,13 @@ static inline enum ebb_backend kit_backend(void)
     return name && strcmp(name, "cuda") == 0 ? EBB_BACKEND_CUDA : EBB_BACKEND_CPU;
 }
 
+/* EBB_TEST_PAGEABLE=1 runs them as if host memory could not be pinned. */
+static inline bool kit_pageable(void)
+{
+    const char *text = getenv("EBB_TEST_PAGEABLE");
+    return text && strcmp(text, "1") == 0;
+}
+
 /* Makes `count` fp32 elements of a view's row NaN, wherever the engine's memory is. */
 static inline void kit_spoil(const struct ebb_engine *engine, const struct ebb_view *view,
                              int64_t row, int64_t count)

@@ -590,6 +590,7 @@ static void bytes_open(struct bytes_model *m)
     request.model_dir = m->model;
     request.storage = EBB_F32;
     request.backend = kit_backend();
+    request.pageable = kit_pageable();
     m->engine = decoder(m->ctx, request, 200);
 }
 

@@ -143,6 +143,7 @@ static inline struct ebb_engine_request kit_request(const struct kit_case *c,
     request.train = true;
     request.storage = EBB_F32;
     request.backend = kit_backend();
+    request.pageable = kit_pageable();
     request.optimizer.beta1 = 0.9;
     request.optimizer.beta2 = 0.999;
     request.optimizer.eps = 1e-8;

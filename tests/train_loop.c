@@ -69,13 +69,17 @@ static void loss_falls_and_metrics_are_complete(void **state)
         json_object_foreach((json_t *)(uintptr_t)record, key, value)
         {
             assert_string_equal(key, keys[k++]);
-            assert_true(json_is_number(value));
+            /* Where the driver does not tell, it is null. */
+            bool untold = kit_backend() == EBB_BACKEND_CUDA && json_is_null(value) &&
+                          strcmp(key, "process_device_bytes") == 0;
+            assert_true(json_is_number(value) || untold);
         }
         assert_int_equal(run_number(record, "step"), i + 1);
         assert_true(run_number(record, "peak_device_bytes") ==
                     run_number(record, "predicted_device_bytes"));
         assert_true(run_number(record, "predicted_device_bytes") > 0);
-        assert_true(run_number(record, "process_device_bytes") > 0);
+        if (!json_is_null(json_object_get(record, "process_device_bytes")))
+            assert_true(run_number(record, "process_device_bytes") > 0);
         assert_true(run_number(record, "bytes_out") > 0 && run_number(record, "bytes_in") > 0);
         assert_true(run_number(record, "num_tokens") > tokens);
         tokens = run_number(record, "num_tokens");

@@ -215,6 +215,46 @@ static void a_signal_before_the_first_step_leaves_a_checkpoint(void **state)
     close(ends[1]);
 }
 
+static enum ebb_status lose_device(const struct ebb_queue_env *env, const void *args)
+{
+    (void)args;
+    return EBB_FAIL(ebb_device_ctx(env->device), EBB_DEVICE, "the device went away");
+}
+
+/* The step that finds the device gone is the first one after `resume`, or of all. */
+static void expect_kept(const char *dir, const char *resume, const char *wanted)
+{
+    struct run run;
+    struct run_options o = {.lora = true};
+    run_open(&run, &o, dir, resume);
+    set_usual(&run);
+    /* At the first place where the loop waits for the device. */
+    assert_int_equal(ebb_queue_launch(ebb_engine_device(run.request.engine), EBB_QUEUE_COMPUTE,
+                                      lose_device, run.request.engine),
+                     EBB_OK);
+    assert_int_equal(run_go(&run), EBB_DEVICE);
+    const char *text = ebb_error_text(run.ctx);
+    assert_ptr_equal(strstr(text, "the device went away\nkept:  "), text);
+    if (strstr(text, wanted) == NULL) fail_msg("wanted '%s' in: %s", wanted, text);
+    run_close(&run);
+}
+
+static void a_device_that_fails_leaves_the_last_checkpoint_and_says_so(void **state)
+{
+    const char *dir = (const char *)*state;
+    char straight[700], from[700], fresh[700], again[700];
+    struct run_options o = {.lora = true};
+    run_all(&o, run_path(dir, "straight", straight), NULL);
+    run_path(dir, "straight/checkpoint-4", from);
+    expect_kept(run_path(dir, "fresh", fresh), NULL, "kept:  nothing, the run had written no");
+    /* Where the run goes on in another folder, its place is saved there first. */
+    expect_kept(run_path(dir, "again", again), from, "again/checkpoint-4' is whole");
+    expect_kept(straight, from, "straight/checkpoint-4' is whole (the run had done 4 steps)");
+    struct ebb_ctx *ctx = ebb_ctx_create();
+    run_ok(ctx, ebb_checkpoint_verify(ctx, from), "verify");
+    ebb_ctx_free(ctx);
+}
+
 /* ---- broken and foreign checkpoints ---------------------------------------------------------- */
 
 static void flip_byte(const char *path, off_t at)
@@ -569,6 +609,7 @@ int main(int argc, char **argv)
         CASE(an_adapter_with_dropout_goes_on_bit_for_bit),
         CASE(resume_keeps_the_numerics_of_the_checkpoint),
         CASE(a_signal_before_the_first_step_leaves_a_checkpoint),
+        CASE(a_device_that_fails_leaves_the_last_checkpoint_and_says_so),
         CASE(a_broken_checkpoint_is_skipped_with_a_warning),
         CASE(a_checkpoint_of_another_run_is_refused),
         CASE(another_schedule_goes_on_with_a_warning),

@@ -115,6 +115,7 @@ static inline void run_fill_engine(struct run *run, const struct run_options *o,
     request->train = request->evaluate = true;
     request->storage = o->bf16 ? EBB_BF16 : EBB_F32;
     request->backend = kit_backend();
+    request->pageable = kit_pageable();
     request->optimizer.beta1 = 0.9;
     request->optimizer.beta2 = 0.999;
     request->optimizer.eps = 1e-8;

@@ -67,6 +67,8 @@ enum ebb_status ebb_cli_print_json(struct ebb_cli *cli, json_t *json);
 const char *ebb_cli_embedded(const char *folder, const char *name, const char *ending);
 /* "tiny-llama.json" of "shapes/tiny-llama.json" in "shapes/"; NULL for a file that is not there. */
 const char *ebb_cli_embedded_name(const char *name, const char *folder);
+/* How long a file's name is without its ending: "qwen2.5-7b.json" is "qwen2.5-7b". */
+int ebb_cli_stem(const char *name);
 /* The chat templates among them, for struct ebb_recipe_env. */
 const char *ebb_cli_chat_template(int i, const char **name);
 

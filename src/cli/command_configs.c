@@ -23,7 +23,7 @@ static enum ebb_status list(struct ebb_cli *cli)
     printf("\nShapes for 'ebb init SHAPE OUT_DIR':\n");
     for (size_t i = 0; i < count; i++) {
         const char *name = ebb_cli_embedded_name(files[i].name, "shapes/");
-        if (name) printf("  %.*s\n", (int)strcspn(name, "."), name);
+        if (name) printf("  %.*s\n", ebb_cli_stem(name), name);
     }
     printf("\nChat templates for 'chat_template: NAME':\n");
     for (size_t i = 0; i < count; i++) {
@@ -31,7 +31,7 @@ static enum ebb_status list(struct ebb_cli *cli)
         const char *text = files[i].text + strspn(files[i].text, "{#- ");
         const char *end = strstr(text, " -#}");
         if (name && end)
-            printf("  %-10.*s%.*s\n", (int)strcspn(name, "."), name, (int)(end - text), text);
+            printf("  %-10.*s%.*s\n", ebb_cli_stem(name), name, (int)(end - text), text);
     }
     return EBB_OK;
 }
@@ -51,7 +51,7 @@ static const char *find(struct ebb_cli *cli, const char *name)
     for (size_t i = 0; i < count && used < NAMES; i++) {
         const char *slash = strchr(files[i].name, '/');
         const char *begin = slash ? slash + 1 : files[i].name;
-        snprintf(shorts[used], sizeof shorts[used], "%.*s", (int)strcspn(begin, "."), begin);
+        snprintf(shorts[used], sizeof shorts[used], "%.*s", ebb_cli_stem(begin), begin);
         names[used] = shorts[used];
         used++;
     }

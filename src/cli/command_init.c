@@ -21,7 +21,7 @@ static enum ebb_status fail_shape(struct ebb_cli *cli, const char *name)
         const char *shape = ebb_cli_embedded_name(files[i].name, "shapes/");
         if (shape)
             status = ebb_str_addf(cli->ctx, &names, "%s%.*s", names.data ? ", " : "",
-                                  (int)strcspn(shape, "."), shape);
+                                  ebb_cli_stem(shape), shape);
     }
     if (status == EBB_OK)
         status = EBB_FAIL(

@@ -110,6 +110,12 @@ const char *ebb_cli_embedded_name(const char *name, const char *folder)
     return strncmp(name, folder, bytes) == 0 ? name + bytes : NULL;
 }
 
+int ebb_cli_stem(const char *name)
+{
+    const char *dot = strrchr(name, '.');
+    return (int)(dot ? (size_t)(dot - name) : strlen(name));
+}
+
 const char *ebb_cli_chat_template(int i, const char **name)
 {
     /* Their names without folder and ending, as the table of files has them. */

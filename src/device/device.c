@@ -81,7 +81,9 @@ bool ebb_backend_is_there(enum ebb_backend backend, char *why, size_t why_bytes)
 {
     const struct ebb_device_backend *functions = row_of(backend)->get();
     if (functions != NULL) return functions->is_there(why, why_bytes);
-    if (why != NULL) snprintf(why, why_bytes, "this build has the CPU backend only");
+    if (why != NULL)
+        snprintf(why, why_bytes,
+                 "this build has the CPU backend only (build it where the CUDA toolkit is)");
     return false;
 }
 
@@ -142,12 +144,12 @@ enum ebb_status ebb_device_create(struct ebb_ctx *ctx, const struct ebb_device_o
     *device = NULL;
     const struct backend_row *row = row_of(options->backend);
     const struct ebb_device_backend *backend = row->get();
-    if (backend == NULL)
-        return EBB_FAIL(ctx, EBB_UNSUPPORTED,
-                        "backend '%s' was asked for, but this build has the CPU backend only\nuse "
-                        "the backend 'cpu', "
-                        "or a build with '%s'",
-                        row->name, row->name);
+    if (backend == NULL) {
+        char why[EBB_BACKEND_WHY];
+        (void)ebb_backend_is_there(options->backend, why, sizeof why);
+        return EBB_FAIL(ctx, EBB_UNSUPPORTED, "device: %s is not to be had: %s\ntry:   device: cpu",
+                        row->name, why);
+    }
     if (options->threads < 0 || options->threads > 1024)
         return EBB_FAIL(ctx, EBB_BAD_CONFIG,
                         "%d threads for the device; wanted 1 to 1024, or 0 for every processor",

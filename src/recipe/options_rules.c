@@ -374,10 +374,10 @@ static bool has_device_memory(const struct ebb_config *config)
 static enum ebb_status check_offered(struct ebb_options *options, const struct ebb_config *config,
                                      struct ebb_ctx *ctx)
 {
-    char why[160];
+    char why[EBB_BACKEND_WHY];
     if (config->device == EBB_DEVICE_KEY_CUDA &&
         !ebb_backend_is_there(EBB_BACKEND_CUDA, why, sizeof why))
-        return EBB_FAIL(ctx, EBB_UNSUPPORTED,
+        return EBB_FAIL(ctx, ebb_backend_is_built(EBB_BACKEND_CUDA) ? EBB_DEVICE : EBB_UNSUPPORTED,
                         "device: cuda is not to be had: %s\n"
                         "where: %s\n"
                         "try:   device: cpu",

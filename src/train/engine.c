@@ -206,7 +206,8 @@ static enum ebb_status reserve(struct ebb_engine *engine)
     const struct ebb_engine_request *request = &engine->request;
     struct ebb_device_options options = {.backend = engine->request.backend,
                                          .threads = engine->plan->request.numerics.threads,
-                                         .delay_seed = request->seed};
+                                         .delay_seed = request->seed,
+                                         .pageable = request->pageable};
     memcpy(options.delay_us, request->delay_us, sizeof options.delay_us);
     int64_t device_bytes = engine->plan->device_bytes;
     if (request->whole_budget && request->device_budget > device_bytes)
@@ -285,7 +286,10 @@ enum ebb_status ebb_engine_open(struct ebb_engine *engine)
         if (!engine->logits) return EBB_NO_MEMORY;
     }
     EBB_TRY(fill_rope(engine));
-    return ebb_engine_load_weights(engine);
+    double start = ebb_clock_seconds();
+    EBB_TRY(ebb_engine_load_weights(engine));
+    engine->load_seconds = ebb_clock_seconds() - start;
+    return EBB_OK;
 }
 
 void *ebb_engine_tensor(const struct ebb_engine *engine, int32_t tensor)
@@ -477,6 +481,7 @@ struct ebb_engine_usage ebb_engine_usage(const struct ebb_engine *engine)
     struct ebb_device_counters counters;
     memset(&usage, 0, sizeof usage);
     usage.predicted_device_bytes = engine->plan->device_bytes;
+    usage.load_seconds = engine->load_seconds;
     if (!engine->device) return usage;
     ebb_device_counters(engine->device, &counters);
     for (int i = 0; i < EBB_PROGRAM_COUNT; i++) {
@@ -484,7 +489,7 @@ struct ebb_engine_usage ebb_engine_usage(const struct ebb_engine *engine)
         int64_t peak = ebb_executor_peak_bytes(engine->executors[i]);
         if (peak > usage.peak_device_bytes) usage.peak_device_bytes = peak;
     }
-    usage.process_device_bytes = ebb_device_bytes_resident(engine->device, EBB_SPACE_DEVICE);
+    usage.process_device_bytes = ebb_device_bytes_process(engine->device, NULL);
     usage.host_bytes = ebb_device_bytes(engine->device, EBB_SPACE_HOST);
     usage.bytes_out = counters.bytes_out - engine->before.bytes_out;
     usage.bytes_in = counters.bytes_in - engine->before.bytes_in;

@@ -48,6 +48,7 @@ struct ebb_engine_request {
     const struct ebb_numerics *numerics; /* from a checkpoint; NULL: chosen */
     /* Torture and tests. */
     bool poison, apart, one_buffer, checksums, own_allocations;
+    bool pageable; /* as if the system refused to pin host memory (a GPU's copies bounce) */
     int delay_us[EBB_QUEUE_COUNT];
     /* Reserve device_budget bytes instead of the plan's, to see what lies behind its end. */
     bool whole_budget;
@@ -102,10 +103,13 @@ struct ebb_engine_usage {
     int64_t predicted_device_bytes; /* the plan's */
     /* End of the highest byte that a run program could touch, by real addresses. */
     int64_t peak_device_bytes;
-    int64_t process_device_bytes; /* pages of the device space that are really backed by memory */
+    /* Of this process, as the driver counts (ebb_device_bytes_process; -1: unknown); on the CPU the
+     * pages of the device space that are really backed by memory. */
+    int64_t process_device_bytes;
     int64_t host_bytes;           /* reserved for moves */
     int64_t bytes_out, bytes_in;
     double stall_seconds;
+    double load_seconds; /* that weights and adapter took to come into place */
 };
 struct ebb_engine_usage ebb_engine_usage(const struct ebb_engine *engine);
 

@@ -29,6 +29,7 @@ struct ebb_engine {
     bool fresh;           /* the next run begins with sums of zero */
     float *logits;        /* [V] the host's copy of what a decode run ended with */
     int32_t *doc_starts;  /* [capacity docs + 1] the host's copy for GPU ops */
+    double load_seconds;  /* that the weights took */
     bool ready;           /* spaces are reserved and programs can run; no weights yet */
     struct ebb_device_counters before; /* what usage does not count */
 };

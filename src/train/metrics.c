@@ -130,7 +130,9 @@ json_t *ebb_step_record_json(const struct ebb_step_record *r)
               set(json, "step_seconds", ebb_json_number(r->seconds)) &&
               set(json, "peak_device_bytes", integer(r->usage.peak_device_bytes)) &&
               set(json, "predicted_device_bytes", integer(r->usage.predicted_device_bytes)) &&
-              set(json, "process_device_bytes", integer(r->usage.process_device_bytes)) &&
+              set(json, "process_device_bytes",
+                  r->usage.process_device_bytes < 0 ? json_null()
+                                                    : integer(r->usage.process_device_bytes)) &&
               set(json, "host_bytes", integer(r->usage.host_bytes)) &&
               set(json, "bytes_out", integer(r->usage.bytes_out)) &&
               set(json, "bytes_in", integer(r->usage.bytes_in)) &&

@@ -195,6 +195,8 @@ enum ebb_status ebb_run_record_open(struct ebb_ctx *ctx, const struct ebb_traine
               set(made->json, "plan", describe_plan(plan)) &&
               set(made->json, "numerics", ebb_numerics_json(&plan->request.numerics)) &&
               set(made->json, "machine", describe_machine(request->engine)) &&
+              set(made->json, "load_seconds",
+                  ebb_json_number(ebb_engine_usage(request->engine).load_seconds)) &&
               set(made->json, "versions", describe_versions(request->engine)) &&
               set(made->json, "sessions", earlier_sessions(ctx, request, made->path));
     if (!ok) {

@@ -38,6 +38,7 @@ struct trainer {
     int64_t total;      /* optimizer steps of the whole run */
     int64_t first;      /* steps that were done when this session began */
     int64_t saved_step; /* that has a checkpoint in output_dir; -1: none yet */
+    int64_t kept_step;  /* of the latest checkpoint there, whatever it lacks; -1: none */
     double pace;        /* smoothed seconds of a step; 0: none yet */
     double started;     /* the clock at this session's start */
     double seconds_before;
@@ -100,7 +101,7 @@ static enum ebb_status resume(struct trainer *t)
     EBB_TRY(ebb_checkpoint_load(t->ctx, r, r->resume, t->identity, &t->state));
     char *own = ebb_checkpoint_path(t->ctx, r->output_dir, t->state.step);
     if (!own) return EBB_NO_MEMORY;
-    if (ebb_dir_exists(own)) t->saved_step = t->state.step;
+    if (ebb_dir_exists(own)) t->saved_step = t->kept_step = t->state.step;
     ebb_mem_free(t->ctx, own);
     EBB_TRY(ebb_checkpoint_warn_newer(t->ctx, r->output_dir, t->state.step));
     ebb_log(t->ctx, EBB_LOG_INFO, "resume", "going on from '%s' after step %" PRId64 " of %" PRId64,
@@ -115,7 +116,7 @@ static enum ebb_status prepare(struct trainer *t)
     EBB_TRY(check_request(t->ctx, r));
     t->total = total_steps(r);
     t->state = ebb_train_state_start();
-    t->saved_step = -1;
+    t->saved_step = t->kept_step = -1;
     EBB_TRY(ebb_output_clean(t->ctx, r->output_dir));
     EBB_TRY(ebb_identity_create(t->ctx, r, t->total, &t->identity));
     EBB_TRY(ebb_loader_seek(t->ctx, r->train, start));
@@ -420,7 +421,7 @@ static enum ebb_status save(struct trainer *t)
     t->state.seconds = t->seconds_before + ebb_clock_seconds() - t->started;
     EBB_TRY(ebb_metrics_flush(t->metrics));
     EBB_TRY(ebb_checkpoint_save(t->ctx, r, &t->state, t->identity));
-    t->saved_step = t->state.step;
+    t->saved_step = t->kept_step = t->state.step;
     ebb_log(t->ctx, EBB_LOG_DEBUG, "checkpoint", "saved step %" PRId64, t->state.step);
     return ebb_checkpoint_rotate(t->ctx, r->output_dir, r->save_total_limit, t->state.step,
                                  t->state.best_step);
@@ -434,6 +435,24 @@ static enum ebb_status interrupted(struct trainer *t)
                     "; '%s/checkpoint-%" PRId64 "' is written\n"
                     "resume_from_checkpoint: true goes on from it",
                     t->state.step, t->total, t->request->output_dir, t->state.step);
+}
+
+/* A device that fails takes the steps since the last checkpoint with it, and no more. */
+static void tell_what_is_kept(struct trainer *t)
+{
+    char text[EBB_ERROR_TEXT];
+    snprintf(text, sizeof text, "%s", ebb_error_text(t->ctx));
+    ebb_error_clear(t->ctx);
+    if (t->kept_step >= 0)
+        (void)EBB_FAIL(t->ctx, EBB_DEVICE,
+                       "%s\nkept:  '%s/checkpoint-%" PRId64 "' is whole (the run had done %" PRId64
+                       " steps); resume_from_checkpoint: true goes on from it",
+                       text, t->request->output_dir, t->kept_step, t->state.step);
+    else
+        (void)EBB_FAIL(t->ctx, EBB_DEVICE,
+                       "%s\nkept:  nothing, the run had written no checkpoint in %" PRId64
+                       " steps; save_strategy and save_steps say when it does",
+                       text, t->state.step);
 }
 
 static enum ebb_status loop(struct trainer *t)
@@ -509,6 +528,7 @@ enum ebb_status ebb_trainer_run(struct ebb_ctx *ctx, const struct ebb_trainer_re
     enum ebb_status status = prepare(&t);
     if (status == EBB_OK) {
         status = loop(&t);
+        if (status == EBB_DEVICE) tell_what_is_kept(&t);
         if (status == EBB_OK) status = load_best(&t);
         if (status == EBB_OK) status = ebb_result_save(ctx, request);
         fill_result(&t, result);
