@@ -14,10 +14,10 @@
  * op_test_scratch; a case about the CPU alone starts with op_test_cpu_only.
  *
  * With EBB_TEST_MEMORY=device too, an op works on blocks of device memory, one for each tensor and
- * exactly as large, so that tools like compute-sanitizer see an overrun. They get the tensors before
- * it runs and are copied back after it. With EBB_TEST_MEMORY=unwritten they get nothing but the live
- * rows of what the op reads, so that the tools see a read of what nobody wrote; cases about what an
- * op leaves alone then fail. (On the CPU the blocks start as NaN.)
+ * exactly as large, so that tools like compute-sanitizer see an overrun. They get the tensors
+ * before it runs and are copied back after it. With EBB_TEST_MEMORY=unwritten they get nothing but
+ * the live rows of what the op reads, so that the tools see a read of what nobody wrote; cases
+ * about what an op leaves alone then fail. (On the CPU the blocks start as NaN.)
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef EBB_OP_TEST_H
 #define EBB_OP_TEST_H
