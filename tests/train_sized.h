@@ -2,7 +2,7 @@
  * own, micro-batches of documents of given lengths, and runs with everything that must be equal.
  *
  * On a GPU the sizes are those that a GPU is for: bf16 through the libraries. On the CPU the same
- * code runs with a thirty-second of the tokens and narrower models.
+ * code runs with a sixteenth of the tokens and narrower models.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef EBB_TRAIN_SIZED_H
 #define EBB_TRAIN_SIZED_H
@@ -14,7 +14,7 @@
 #include "base/clock.h"
 #include "model/init.h"
 
-enum { SIZED_DOCS = 4, SIZED_MICROS = 2, SIZED_SHRINK = 32 };
+enum { SIZED_DOCS = 4, SIZED_MICROS = 2, SIZED_SHRINK = 16 };
 
 struct sized_shape {
     const char *family; /* "llama", "qwen3" */
