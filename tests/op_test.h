@@ -17,7 +17,9 @@
  * exactly as large, so that tools like compute-sanitizer see an overrun. They get the tensors
  * before it runs and are copied back after it. With EBB_TEST_MEMORY=unwritten they get nothing but
  * the live rows of what the op reads, so that the tools see a read of what nobody wrote; cases
- * about what an op leaves alone then fail. (On the CPU the blocks start as NaN.)
+ * about what an op leaves alone then fail. (On the CPU the blocks start as NaN.) And with
+ * EBB_TEST_MEMORY=faulty the blocks are too short by four bytes and get nothing, to see whether a
+ * tool sees it.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef EBB_OP_TEST_H
 #define EBB_OP_TEST_H
@@ -48,6 +50,7 @@ struct op_test {
     bool hidden[OP_TEST_TENSORS];   /* in memory that only the GPU reaches, without guards */
     struct ebb_device *apart;       /* whose blocks ops work on; NULL: on the tensors themselves */
     bool unwritten;                 /* blocks get only what the op reads */
+    bool faulty;                    /* blocks get nothing, and lack their last bytes */
     void *block[OP_TEST_TENSORS];   /* with `apart` */
     int count;
     uint64_t random;
@@ -96,7 +99,8 @@ static inline void op_test_start(struct op_test *t)
     }
     const char *memory = getenv("EBB_TEST_MEMORY");
     t->unwritten = memory != NULL && strcmp(memory, "unwritten") == 0;
-    if (t->unwritten || (memory != NULL && strcmp(memory, "device") == 0)) {
+    t->faulty = memory != NULL && strcmp(memory, "faulty") == 0;
+    if (t->unwritten || t->faulty || (memory != NULL && strcmp(memory, "device") == 0)) {
         const struct ebb_device_options options = {.threads = 1};
         t->apart = t->device;
         if (t->apart == NULL)
@@ -164,6 +168,7 @@ static inline void op_test_move(struct op_test *t, enum ebb_op op, const void *a
 {
     const struct ebb_op_info *info = ebb_op_info(op);
     const struct ebb_view *views = (const struct ebb_view *)args;
+    if (t->faulty) return;
     for (int i = 0; i < info->views; i++) {
         int32_t tensor = views[i].tensor;
         if (tensor < 0 || tensor >= t->count || t->hidden[tensor]) continue;
@@ -214,7 +219,8 @@ static inline struct ebb_view op_test_tensor(struct op_test *t, enum ebb_dtype d
     view.stride = stride;
     t->base[t->count] = memory + OP_TEST_GUARD;
     if (t->apart != NULL)
-        assert_int_equal(ebb_device_block_create(t->apart, bytes, false, &t->block[t->count]),
+        assert_int_equal(ebb_device_block_create(t->apart, bytes - (t->faulty && bytes > 4 ? 4 : 0),
+                                                 false, &t->block[t->count]),
                          EBB_OK);
     t->bytes[t->count] = bytes;
     t->view[t->count] = view;

@@ -35,7 +35,7 @@ if [ "$tests" = --tests ]; then
     done
     mkdir -p "$folder/tests/golden"
     cp -R tests/golden/models "$folder/tests/golden/models"
-    cp tests/gpu.sh "$folder/gpu.sh"
+    cp tests/gpu.sh tests/gpu_sanitize.sh "$folder/"
 fi
 
 # needs FILE ...: the paths of what they need, all the way down.
