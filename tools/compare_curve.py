@@ -316,7 +316,8 @@ def compare(args):
     exact_steps = args.exact_steps or (10 if args.parameters > LARGE else args.steps)
     print(f"{kit.versions()}\n{args.model} ({args.parameters / 1e6:.0f} million weights), "
           f"{args.method}, length {args.length}, {args.steps} steps, learning rate "
-          f"{args.learning_rate}; files in {args.dir}; made in {time.time() - begin:.1f} s", flush=True)
+          f"{args.learning_rate}; files in {args.dir}; made in {time.time() - begin:.1f} s",
+          flush=True)
 
     ebb, record, startup, whole = by_ebb(args, model_dir, adapter_dir, data)
     runs = {"torch": by_torch(args, model_dir, adapter_dir, records, torch.bfloat16, args.steps),
