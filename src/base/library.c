@@ -89,7 +89,13 @@ static void note_broken(struct search *s, const char *path, const char *why, con
 static void judge(struct search *s, const char *name)
 {
     char found[96] = "", more[96];
-    if (s->version == NULL || s->version->suits(dlsym, s->handle, found, sizeof found)) return;
+    if (s->version == NULL) return;
+    const char *path = path_of(s->handle, name);
+    char *file = realpath(path, NULL);
+    bool suits =
+        s->version->suits(file != NULL ? file : path, dlsym, s->handle, found, sizeof found);
+    free(file);
+    if (suits) return;
     snprintf(more, sizeof more, "; %s is wanted", s->version->wanted);
     note_broken(s, path_of(s->handle, name), found, more);
     dlclose(s->handle);
