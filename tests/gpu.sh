@@ -28,7 +28,9 @@ keep=yes
 [ -n "$logs" ] || { logs=$(mktemp -d) keep=""; }
 mkdir -p "$logs" && logs=$(cd "$logs" && pwd) || exit 2
 cd "$folder" || exit 2 # a bundle's tests find their files from here
-export EBB_TEST_BACKEND=cuda OMP_WAIT_POLICY=passive
+EBB_TEST_CACHE=$(mktemp -d) # plans of attention take the first engine that wants them a while
+trap 'rm -rf "$EBB_TEST_CACHE"' EXIT
+export EBB_TEST_BACKEND=cuda EBB_TEST_CACHE OMP_WAIT_POLICY=passive
 began=$(date +%s)
 passed=0 failed=0 skipped=0
 

@@ -12,6 +12,12 @@
  * The ops run on the CPU, or, with EBB_TEST_BACKEND=cuda in the environment, on the GPU: tensors
  * are then in memory that both reach, and the same oracle judges both. Scratch comes from
  * op_test_scratch; a case about the CPU alone starts with op_test_cpu_only.
+ *
+ * With EBB_TEST_MEMORY=device too, an op works on blocks of device memory, one for each tensor and
+ * exactly as large, so that tools like compute-sanitizer see an overrun. They get the tensors
+ * before it runs and are copied back after it. With EBB_TEST_MEMORY=unwritten they get nothing but
+ * the live rows of what the op reads, so that the tools see a read of what nobody wrote; cases
+ * about what an op leaves alone then fail. (On the CPU the blocks start as NaN.)
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef EBB_OP_TEST_H
 #define EBB_OP_TEST_H
@@ -40,6 +46,9 @@ struct op_test {
     void *base[OP_TEST_TENSORS];
     int64_t bytes[OP_TEST_TENSORS]; /* without guards */
     bool hidden[OP_TEST_TENSORS];   /* in memory that only the GPU reaches, without guards */
+    struct ebb_device *apart;       /* whose blocks ops work on; NULL: on the tensors themselves */
+    bool unwritten;                 /* blocks get only what the op reads */
+    void *block[OP_TEST_TENSORS];   /* with `apart` */
     int count;
     uint64_t random;
 };
@@ -85,6 +94,14 @@ static inline void op_test_start(struct op_test *t)
         if (ebb_device_create(t->env.ctx, &options, &t->device) != EBB_OK)
             fail_msg("%s", ebb_error_text(t->env.ctx));
     }
+    const char *memory = getenv("EBB_TEST_MEMORY");
+    t->unwritten = memory != NULL && strcmp(memory, "unwritten") == 0;
+    if (t->unwritten || (memory != NULL && strcmp(memory, "device") == 0)) {
+        const struct ebb_device_options options = {.threads = 1};
+        t->apart = t->device;
+        if (t->apart == NULL)
+            assert_int_equal(ebb_device_create(t->env.ctx, &options, &t->apart), EBB_OK);
+    }
     t->env.base = (void *const *)t->base;
     t->env.step = &t->step;
     t->env.threads = 2;
@@ -95,6 +112,7 @@ static inline void op_test_start(struct op_test *t)
 
 struct op_test_call {
     const struct op_test *t;
+    const struct ebb_op_env *env;
     enum ebb_op op;
     const void *args;
     enum ebb_status status;
@@ -104,28 +122,74 @@ static inline enum ebb_status op_test_call_on_queue(const struct ebb_queue_env *
                                                     const void *user)
 {
     const struct op_test_call *call = *(struct op_test_call *const *)user;
-    struct ebb_op_env env = call->t->env;
+    struct ebb_op_env env = *call->env;
     env.stream = queue->stream;
     ((struct op_test_call *)call)->status =
         ebb_op_function(call->op, EBB_BACKEND_CUDA)(&env, call->args);
     return EBB_OK;
 }
 
-/* Runs an op and waits for it. */
-static inline enum ebb_status op_test_run(struct op_test *t, enum ebb_op op, const void *args)
+static inline enum ebb_status op_test_run_in(struct op_test *t, const struct ebb_op_env *env,
+                                             enum ebb_op op, const void *args)
 {
-    if (t->device == NULL) return ebb_op_function(op, EBB_BACKEND_CPU)(&t->env, args);
-    struct op_test_call call = {t, op, args, EBB_OK}, *at = &call;
+    if (t->device == NULL) return ebb_op_function(op, EBB_BACKEND_CPU)(env, args);
+    struct op_test_call call = {t, env, op, args, EBB_OK}, *at = &call;
     enum ebb_status status =
         ebb_queue_launch(t->device, EBB_QUEUE_COMPUTE, op_test_call_on_queue, &at);
     enum ebb_status synced = ebb_device_sync(t->device);
     return call.status != EBB_OK ? call.status : status != EBB_OK ? status : synced;
 }
 
+/* Copies a view's tensor to its block or back. */
+static inline void op_test_move_view(struct op_test *t, const struct ebb_view *view, bool back)
+{
+    char *host = (char *)t->base[view->tensor], *block = (char *)t->block[view->tensor];
+    int64_t size = ebb_dtype_bytes((enum ebb_dtype)view->dtype), line = view->stride * size;
+    if (!t->unwritten) {
+        assert_int_equal(ebb_device_copy(t->apart, back ? host : block, back ? block : host,
+                                         t->bytes[view->tensor]),
+                         EBB_OK);
+        return;
+    }
+    /* A view that is wrong on purpose. */
+    if (line < 0 || view->offset + ebb_view_span(view) > t->bytes[view->tensor]) return;
+    host += view->offset;
+    block += view->offset;
+    assert_int_equal(ebb_device_copy_rows(t->apart, back ? host : block, line, back ? block : host,
+                                          line, view->cols * size, ebb_view_rows(&t->env, view)),
+                     EBB_OK);
+}
+
+static inline void op_test_move(struct op_test *t, enum ebb_op op, const void *args, bool back)
+{
+    const struct ebb_op_info *info = ebb_op_info(op);
+    const struct ebb_view *views = (const struct ebb_view *)args;
+    for (int i = 0; i < info->views; i++) {
+        int32_t tensor = views[i].tensor;
+        if (tensor < 0 || tensor >= t->count || t->hidden[tensor]) continue;
+        if (info->access[i] == 'r' ? !back : info->access[i] == '+' || back || !t->unwritten)
+            op_test_move_view(t, &views[i], back);
+    }
+}
+
+/* Runs an op and waits for it. */
+static inline enum ebb_status op_test_run(struct op_test *t, enum ebb_op op, const void *args)
+{
+    /* A test may have its tensors elsewhere. */
+    if (t->apart == NULL || t->env.base != (void *const *)t->base)
+        return op_test_run_in(t, &t->env, op, args);
+    struct ebb_op_env env = t->env;
+    env.base = (void *const *)t->block;
+    op_test_move(t, op, args, false);
+    enum ebb_status status = op_test_run_in(t, &env, op, args);
+    if (status == EBB_OK) op_test_move(t, op, args, true);
+    return status;
+}
+
 static inline char *op_test_memory(struct op_test *t, size_t bytes)
 {
     void *block = NULL;
-    if (t->device == NULL)
+    if (t->device == NULL || t->apart != NULL)
         block = aligned_alloc(64, bytes);
     else
         assert_int_equal(ebb_device_block_create(t->device, (int64_t)bytes, true, &block), EBB_OK);
@@ -149,8 +213,32 @@ static inline struct ebb_view op_test_tensor(struct op_test *t, enum ebb_dtype d
     view.cols = cols;
     view.stride = stride;
     t->base[t->count] = memory + OP_TEST_GUARD;
+    if (t->apart != NULL)
+        assert_int_equal(ebb_device_block_create(t->apart, bytes, false, &t->block[t->count]),
+                         EBB_OK);
     t->bytes[t->count] = bytes;
     t->view[t->count] = view;
+    t->count++;
+    return view;
+}
+
+/* Scratch that is too large to be pinned for every small case: on the GPU the host cannot look at
+ * it, and there are no guards. */
+static inline struct ebb_view op_test_workspace(struct op_test *t, int64_t bytes)
+{
+    struct ebb_device *device = t->apart != NULL ? t->apart : t->device;
+    if (device == NULL) return op_test_tensor(t, EBB_U8, 1, bytes, bytes);
+    struct ebb_view view = ebb_view_none();
+    assert_true(t->count < OP_TEST_TENSORS);
+    view.tensor = t->count;
+    view.dtype = EBB_U8;
+    view.rows = 1;
+    view.cols = view.stride = bytes;
+    assert_int_equal(ebb_device_block_create(device, bytes, false, &t->base[t->count]), EBB_OK);
+    t->block[t->count] = t->base[t->count];
+    t->bytes[t->count] = bytes;
+    t->view[t->count] = view;
+    t->hidden[t->count] = true;
     t->count++;
     return view;
 }
@@ -158,26 +246,9 @@ static inline struct ebb_view op_test_tensor(struct op_test *t, enum ebb_dtype d
 /* What an op asks for beside its operands; absent where that is nothing. */
 static inline struct ebb_view op_test_scratch(struct op_test *t, int64_t bytes)
 {
-    return bytes == 0 ? ebb_view_none() : op_test_tensor(t, EBB_U8, 1, bytes, bytes);
-}
-
-/* Scratch that is too large to be pinned for every small case: on the GPU the host cannot look at
- * it, and there are no guards. */
-static inline struct ebb_view op_test_workspace(struct op_test *t, int64_t bytes)
-{
-    if (t->device == NULL) return op_test_tensor(t, EBB_U8, 1, bytes, bytes);
-    struct ebb_view view = ebb_view_none();
-    assert_true(t->count < OP_TEST_TENSORS);
-    view.tensor = t->count;
-    view.dtype = EBB_U8;
-    view.rows = 1;
-    view.cols = view.stride = bytes;
-    assert_int_equal(ebb_device_block_create(t->device, bytes, false, &t->base[t->count]), EBB_OK);
-    t->bytes[t->count] = bytes;
-    t->view[t->count] = view;
-    t->hidden[t->count] = true;
-    t->count++;
-    return view;
+    if (bytes == 0) return ebb_view_none();
+    return t->apart != NULL ? op_test_workspace(t, bytes)
+                            : op_test_tensor(t, EBB_U8, 1, bytes, bytes);
 }
 
 static inline void op_test_live(struct ebb_view *view, enum ebb_extent extent, int64_t row0)
@@ -350,17 +421,20 @@ static inline void op_test_drop_last(struct op_test *t)
 {
     int k = --t->count;
     op_test_tensor_guards(t, k);
-    char *memory = (char *)t->base[k] - (t->hidden[k] ? 0 : OP_TEST_GUARD);
-    if (t->device == NULL)
-        free(memory);
+    if (t->hidden[k])
+        ebb_device_block_free(t->apart != NULL ? t->apart : t->device, t->base[k]);
+    else if (t->device == NULL || t->apart != NULL)
+        free((char *)t->base[k] - OP_TEST_GUARD);
     else
-        ebb_device_block_free(t->device, memory);
+        ebb_device_block_free(t->device, (char *)t->base[k] - OP_TEST_GUARD);
+    if (t->apart != NULL && !t->hidden[k]) ebb_device_block_free(t->apart, t->block[k]);
     t->hidden[k] = false;
 }
 
 static inline void op_test_end(struct op_test *t)
 {
     while (t->count > 0) op_test_drop_last(t);
+    if (t->apart != t->device) ebb_device_free(t->apart);
     ebb_device_free(t->device);
     ebb_ctx_free(t->env.ctx);
 }

@@ -29,6 +29,13 @@ static inline bool kit_pageable(void)
     return text && strcmp(text, "1") == 0;
 }
 
+/* Where engines keep their plans of attention: on a GPU each takes a while to make, and tests make
+ * the same ones again and again. NULL: nowhere. tests/gpu.sh has a folder for all tests. */
+static inline const char *kit_cache_dir(void)
+{
+    return getenv("EBB_TEST_CACHE");
+}
+
 /* Makes `count` fp32 elements of a view's row NaN, wherever the engine's memory is. */
 static inline void kit_spoil(const struct ebb_engine *engine, const struct ebb_view *view,
                              int64_t row, int64_t count)

@@ -131,18 +131,34 @@ static inline void kit_case_close(struct kit_case *c)
     ebb_ctx_free(c->ctx);
 }
 
+/* On a GPU attention of bf16 goes through the library, that of fp32 through plain kernels. */
+static inline void kit_set_attention(const struct kit_case *c, struct ebb_numerics *numerics)
+{
+    struct ebb_model_config *config;
+    if (kit_backend() == EBB_BACKEND_CPU) return;
+    kit_ok(c->ctx, ebb_model_config_load(c->ctx, c->model_dir, &config), c->model_dir);
+    const struct ebb_attention_shape shape = {config->heads, config->kv_heads, config->head_dim,
+                                              config->head_dim, 0, 0, 0};
+    numerics->attention =
+        ebb_attention_way(&shape, numerics->storage, KIT_TOKENS, true, NULL, 0);
+    ebb_model_config_free(c->ctx, config);
+}
+
 /* A request that trains the case: AdamW with the goldens' settings, small tiles so that there
- * are several. */
+ * are several. Sets the numerics' attention (NULL: chosen by the engine). */
 static inline struct ebb_engine_request kit_request(const struct kit_case *c,
-                                                    const struct ebb_numerics *numerics)
+                                                    struct ebb_numerics *numerics)
 {
     struct ebb_engine_request request;
+    if (numerics) kit_set_attention(c, numerics);
     memset(&request, 0, sizeof request);
     request.model_dir = c->model_dir;
     request.adapter_dir = c->lora ? c->adapter_dir : NULL;
     request.train = true;
     request.storage = EBB_F32;
     request.backend = kit_backend();
+    request.deterministic = true;
+    request.cache_dir = kit_cache_dir();
     request.pageable = kit_pageable();
     request.optimizer.beta1 = 0.9;
     request.optimizer.beta2 = 0.999;
@@ -166,6 +182,7 @@ static inline struct ebb_numerics kit_numerics(enum ebb_dtype storage)
     numerics.tile_tokens = 32;
     numerics.head_chunk = 32;
     numerics.threads = 2;
+    numerics.attention.deterministic = kit_backend() != EBB_BACKEND_CPU;
     snprintf(numerics.backend, sizeof numerics.backend, "%s", ebb_backend_name(kit_backend()));
     return numerics;
 }

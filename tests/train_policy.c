@@ -6,41 +6,14 @@
  * ranges, rings of one buffer and checksums of all moves.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "train_kit.h"
+#include "train_modes.h"
+#include "train_witness.h"
 
 #ifndef EBB_TORTURE
 #define EBB_TORTURE 0
 #endif
 
-enum { X, QKV, O, X2, GATE_UP, SLOTS };
 enum { STEPS = 10 };
-
-struct mode {
-    const char *name;
-    struct ebb_memory_keys keys;
-    struct ebb_policy_rule rules[8];
-};
-
-static const struct mode modes[] = {
-    {"full checkpointing", {EBB_TRUE, EBB_FALSE, NULL, 0}, {{0, 0, 0, 0, EBB_POLICY_KEEP}}},
-    {"layer inputs to host", {EBB_TRUE, EBB_TRUE, NULL, 0}, {{0, 0, 0, 0, EBB_POLICY_KEEP}}},
-    {"all slots to host", {EBB_FALSE, EBB_TRUE, NULL, 0}, {{0, 0, 0, 0, EBB_POLICY_KEEP}}},
-    {"attention output kept",
-     {EBB_AUTO, EBB_AUTO, NULL, 2},
-     {{0, -1, 0, X, EBB_POLICY_KEEP}, {0, -1, 0, O, EBB_POLICY_KEEP}}},
-    {"every second layer input", {EBB_AUTO, EBB_AUTO, NULL, 1}, {{0, -1, 2, X, EBB_POLICY_HOST}}},
-    {"attention output to host, every second layer input kept",
-     {EBB_AUTO, EBB_AUTO, NULL, 2},
-     {{0, -1, 2, X, EBB_POLICY_KEEP}, {0, -1, 0, O, EBB_POLICY_HOST}}},
-    {"mixed ranges",
-     {EBB_AUTO, EBB_AUTO, NULL, 6},
-     {{0, 0, 0, X, EBB_POLICY_HOST},
-      {0, 0, 0, QKV, EBB_POLICY_KEEP},
-      {1, -1, 0, X, EBB_POLICY_RECOMPUTE},
-      {1, -1, 0, GATE_UP, EBB_POLICY_HOST},
-      {1, -1, 0, X2, EBB_POLICY_KEEP},
-      {1, 1, 0, QKV, EBB_POLICY_HOST}}},
-};
-enum { MODES = (int)(sizeof modes / sizeof modes[0]) };
 
 /* Which cell of the matrix a reference stands for. */
 struct cell {
@@ -299,69 +272,6 @@ static void full_batch(struct kit_batch *b)
         mask[k] = 1;
     }
     kit_batch_add(b, ids, mask, KIT_TOKENS);
-}
-
-/* Memory from `begin` to its end, and what was there before and after a run. */
-struct witness {
-    struct ebb_device *device;
-    char *base;
-    unsigned char *before, *after;
-    int64_t begin, end, last; /* last: one past the last byte that a run changed */
-};
-
-static struct witness watch(struct ebb_device *device, enum ebb_space space, int64_t begin)
-{
-    struct witness w = {.device = device,
-                        .base = (char *)ebb_device_base(device, space),
-                        .begin = begin,
-                        .end = ebb_device_bytes(device, space),
-                        .last = begin};
-    w.before = (unsigned char *)malloc((size_t)w.end + 1);
-    w.after = (unsigned char *)malloc((size_t)w.end + 1);
-    return w;
-}
-
-static void free_witness(struct witness *w)
-{
-    free(w->before);
-    free(w->after);
-}
-
-static void fill_pattern(struct witness *w, int pattern)
-{
-    if (w->end > w->begin)
-        assert_int_equal(
-            ebb_device_fill(w->device, w->base + w->begin, pattern, w->end - w->begin), EBB_OK);
-    if (w->end > 0)
-        assert_int_equal(ebb_device_copy(w->device, w->before, w->base, w->end), EBB_OK);
-}
-
-static void look(struct witness *w)
-{
-    int64_t at = w->end;
-    if (w->end > 0)
-        assert_int_equal(ebb_device_copy(w->device, w->after, w->base, w->end), EBB_OK);
-    while (at > w->last && w->after[at - 1] == w->before[at - 1]) at--;
-    w->last = at;
-}
-
-static void expect_last(const struct witness *w, int64_t predicted, const char *mode,
-                        const char *space)
-{
-    if (w->last > predicted || predicted - w->last >= EBB_ALIGN_BYTES)
-        fail_msg("%s: predicted %lld %s bytes, the last one that changed is %lld", mode,
-                 (long long)predicted, space, (long long)w->last);
-}
-
-static int64_t persistent_end(const struct ebb_engine *engine)
-{
-    const struct ebb_plan *plan = ebb_engine_plan(engine);
-    int64_t end = 0;
-    for (int32_t t = 0; t < ebb_engine_net(engine)->tensor_count; t++) {
-        int64_t own = plan->persistent[t].offset + plan->persistent[t].bytes;
-        end = own > end ? own : end;
-    }
-    return end;
 }
 
 /* The independent witness: memory filled with a pattern, a full batch run, the last changed byte

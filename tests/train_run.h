@@ -115,6 +115,8 @@ static inline void run_fill_engine(struct run *run, const struct run_options *o,
     request->train = request->evaluate = true;
     request->storage = o->bf16 ? EBB_BF16 : EBB_F32;
     request->backend = kit_backend();
+    request->deterministic = true;
+    request->cache_dir = kit_cache_dir();
     request->pageable = kit_pageable();
     request->optimizer.beta1 = 0.9;
     request->optimizer.beta2 = 0.999;

@@ -134,7 +134,8 @@ enum ebb_status ebb_device_copy(struct ebb_device *device, void *to, const void 
                                 int64_t bytes);
 enum ebb_status ebb_device_fill(struct ebb_device *device, void *to, int byte, int64_t bytes);
 
-/* Tests: device memory outside the spaces. `shared`: the host can use the pointer too. Zeroed. */
+/* Tests: device memory outside the spaces. `shared`: the host can use the pointer too, and it is
+ * zeroed; otherwise it holds anything, so that tools see who reads what nobody wrote. */
 enum ebb_status ebb_device_block_create(struct ebb_device *device, int64_t bytes, bool shared,
                                         void **block);
 void ebb_device_block_free(struct ebb_device *device, void *block); /* accepts NULL */

@@ -609,9 +609,10 @@ static enum ebb_status cpu_fill(struct ebb_device *device, void *to, int byte, i
 static enum ebb_status cpu_block_create(struct ebb_device *device, int64_t bytes, bool shared,
                                         void **block)
 {
-    (void)shared;
     *block = ebb_mem_alloc(device->ctx, (size_t)bytes);
-    return *block != NULL ? EBB_OK : EBB_NO_MEMORY;
+    if (*block == NULL) return EBB_NO_MEMORY;
+    if (!shared) memset(*block, 0xff, (size_t)bytes); /* NaN */
+    return EBB_OK;
 }
 
 static void cpu_block_free(struct ebb_device *device, void *block)

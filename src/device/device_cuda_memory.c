@@ -90,6 +90,7 @@ enum ebb_status ebb_cuda_block_create(struct ebb_device *device, int64_t bytes, 
     cudaError_t error = shared ? cudaHostAlloc(block, (size_t)bytes, cudaHostAllocMapped)
                                : cudaMalloc(block, (size_t)bytes);
     EBB_TRY(ebb_cuda_direct(ebb_cuda_of(device), error, "the allocation of a block"));
+    if (!shared) return EBB_OK;
     EBB_TRY(
         ebb_cuda_direct(ebb_cuda_of(device), cudaMemset(*block, 0, (size_t)bytes), "cudaMemset"));
     return ebb_cuda_direct(ebb_cuda_of(device), cudaStreamSynchronize(NULL), "clearing a block");

@@ -95,7 +95,7 @@ static enum ebb_status own_block(struct ebb_executor *x, int32_t t,
     }
     EBB_TRY(ebb_device_block_create(x->device, tensor->bytes, false, &x->own[t]));
     x->base[t] = x->own[t];
-    return EBB_OK;
+    return tensor->persistent ? ebb_device_fill(x->device, x->own[t], 0, tensor->bytes) : EBB_OK;
 }
 
 static enum ebb_status resolve_bases(struct ebb_executor *x,
