@@ -15,6 +15,9 @@ out=$1/demo
 for program in "$ebb" "$1/demo_data"; do
     [ -x "$program" ] || { echo "demo: there is no '$program': build first (./do build)" >&2; exit 2; }
 done
+# On the processor in any case: a GPU's driver alone takes more than these budgets.
+CUDA_VISIBLE_DEVICES=
+export CUDA_VISIBLE_DEVICES
 start=$(date +%s)
 pid=""
 trap '[ -z "$pid" ] || kill "$pid" 2>/dev/null || true' EXIT

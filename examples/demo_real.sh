@@ -19,6 +19,9 @@ out=$1/real
 given=${2:-}
 shift $(($# < 2 ? $# : 2))
 [ -x "$ebb" ] || { echo "demo: there is no '$ebb': build first (./do build)" >&2; exit 2; }
+# On the processor in any case: a GPU's driver alone takes more than these budgets.
+CUDA_VISIBLE_DEVICES=
+export CUDA_VISIBLE_DEVICES
 start=$(date +%s)
 mkdir -p "$out"
 rm -rf "$out/lora"

@@ -254,11 +254,12 @@ static void a_library_one_can_do_without_leaves_no_error(void **state)
 }
 
 /* The copy in folder b is of the version that is wanted. */
-static bool suits_b(void *(*symbol)(void *handle, const char *name), void *handle, char *found,
-                    size_t found_bytes)
+static bool suits_b(const char *file, void *(*symbol)(void *handle, const char *name),
+                    void *handle, char *found, size_t found_bytes)
 {
     Dl_info from;
     bool b = dladdr(symbol(handle, "zlibVersion"), &from) != 0 && strstr(from.dli_fname, "/b/");
+    assert_true(b == (strstr(file, "/b/") != NULL));
     snprintf(found, found_bytes, "z %d", b ? 2 : 1);
     return b;
 }

@@ -309,7 +309,8 @@ static void planned_scratch_is_enough_for_every_number_of_rows(void **state)
                 fewer.a.rows = rows;
                 if (form == EBB_MATMUL_TN) fewer.b.rows = rows;
                 if (form != EBB_MATMUL_TN) fewer.y.rows = rows;
-                assert_int_equal(ebb_matmul_scratch_now(w.t.env.libs.matmul, &fewer, &bytes), EBB_OK);
+                assert_int_equal(ebb_matmul_scratch_now(w.t.env.libs.matmul, &fewer, &bytes),
+                                 EBB_OK);
                 assert_true(bytes <= w.args.scratch.cols);
             }
             world_end(&w);

@@ -150,8 +150,8 @@ def start_ebb(args, model_dir, adapter_dir, batches, out, dtype):
 
 def finish_ebb(process, out):
     errors = process.communicate()[1]
+    print(errors, end="")
     if process.returncode != 0:
-        sys.stderr.write(errors)
         print(f"compare_gpu: {' '.join(process.args)}: exit {process.returncode}")
         sys.exit(2)
     with open(os.path.join(out, "result.json")) as file:
@@ -205,7 +205,8 @@ def judge_tensors(rows):
         for side in ("torch", "ebb", "ebb32"):
             row[side + "_error"] = row[side + "_off"] / scale
             norms = row["norm"] * row[side + "_norm"]
-            row[side + "_cosine"] = row[side + "_dot"] / norms if norms > 0 else 1.0
+            both = row["norm"] == row[side + "_norm"] == 0
+            row[side + "_cosine"] = 1.0 if both else row[side + "_dot"] / max(norms, 1e-30)
         row["ratio"] = row["ebb_error"] / max(row["torch_error"], 1e-30)
         for key, worst in (("ratio", inf), ("ebb32_error", inf), ("ebb_cosine", -1.0)):
             row[key] = row[key] if row[key] == row[key] else worst  # NaN is the worst there is
@@ -311,8 +312,9 @@ def run_case(args, case, failures, table):
     computed = time.time()
 
     result = results["bfloat16"]
-    print(f"\n== {case}: {result['matmul']}; plan: {result['plan']}; arena "
-          f"{result['predicted_device_bytes'] / 2**30:.2f} GiB, process "
+    same = "deterministic" if result["deterministic"] else "not deterministic"
+    print(f"\n== {case}: {result['matmul']}; attention: {result['attention']}, {same}; plan: "
+          f"{result['plan']}; arena {result['predicted_device_bytes'] / 2**30:.2f} GiB, process "
           f"{result['process_device_bytes'] / 2**30:.2f} GiB")
     for number, length in enumerate(args.lengths):
         files = {dtype: safe_open(os.path.join(out, f"gradients-{number}.safetensors"), "pt")

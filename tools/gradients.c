@@ -1,8 +1,8 @@
 /* Writes what a model's backward pass gives: losses and every gradient, for comparison with others.
  *
  *   gradients MODEL_DIR BATCHES.json OUT_DIR [--adapter DIR] [--device cpu|cuda]
- *             [--dtype float32|bfloat16] [--activations SLOT=POLICY,...] [--memory-budget SIZE]
- *             [--no-streams] [--threads N] [--tile N] [--chunk N]
+ *             [--dtype float32|bfloat16] [--attention auto|cudnn|plain] [--deterministic]
+ *             [--activations SLOT=POLICY,...] [--memory-budget SIZE] [--no-streams] [--threads N]
  *
  * Without --adapter every weight has a gradient; with it (an adapter in PEFT's format) only its
  * matrices. BATCHES is a list of steps; a step is a list of micro-batches; a micro-batch is
@@ -29,8 +29,8 @@ enum { RULES_MAX = EBB_SLOTS };
 
 struct options {
     const char *model, *batches, *out, *adapter, *activations;
-    bool cuda, bf16, no_streams;
-    int64_t threads, tile, chunk, budget;
+    bool cuda, bf16, cudnn, plain, deterministic, no_streams;
+    int64_t threads, budget;
 };
 
 /* The micro-batches of all steps, one behind the other. */
@@ -48,19 +48,19 @@ struct run {
     struct ebb_capacity capacity;
     struct ebb_policy_rule rules[RULES_MAX];
     int64_t rule_count;
-    struct ebb_numerics numerics;
     struct ebb_engine *engine;
     double open_seconds;
 };
 
-/* ---- options ---------------------------------------------------------------------------------- */
+/* ---- options --------------------------------------------------------------------------------- */
 
 static int usage(void)
 {
     fprintf(stderr,
             "usage: gradients MODEL_DIR BATCHES.json OUT_DIR [--adapter DIR] [--device cpu|cuda]\n"
-            "       [--dtype float32|bfloat16] [--activations SLOT=POLICY,...]\n"
-            "       [--memory-budget SIZE] [--no-streams] [--threads N] [--tile N] [--chunk N]\n");
+            "       [--dtype float32|bfloat16] [--attention auto|cudnn|plain] [--deterministic]\n"
+            "       [--activations SLOT=POLICY,...] [--memory-budget SIZE] [--no-streams]\n"
+            "       [--threads N]\n");
     return 2;
 }
 
@@ -86,19 +86,28 @@ static bool set_word(const char *text, const char *no, const char *yes, bool *va
     return false;
 }
 
+static bool set_attention(const char *text, struct options *o)
+{
+    o->cudnn = strcmp(text, "cudnn") == 0;
+    o->plain = strcmp(text, "plain") == 0;
+    if (o->cudnn || o->plain || strcmp(text, "auto") == 0) return true;
+    fprintf(stderr, "gradients: '%s' is neither auto nor cudnn nor plain\n", text);
+    return false;
+}
+
 static bool read_options(int argc, char **argv, struct options *o)
 {
-    enum { ADAPTER, DEVICE, DTYPE, ACTIVATIONS, BUDGET, NO_STREAMS, THREADS, TILE, CHUNK };
+    enum { ADAPTER, DEVICE, DTYPE, ATTENTION, EXACT, ACTIVATIONS, BUDGET, NO_STREAMS, THREADS };
     static const struct option known[] = {
         {"adapter", required_argument, NULL, ADAPTER},
         {"device", required_argument, NULL, DEVICE},
         {"dtype", required_argument, NULL, DTYPE},
+        {"attention", required_argument, NULL, ATTENTION},
+        {"deterministic", no_argument, NULL, EXACT},
         {"activations", required_argument, NULL, ACTIVATIONS},
         {"memory-budget", required_argument, NULL, BUDGET},
         {"no-streams", no_argument, NULL, NO_STREAMS},
         {"threads", required_argument, NULL, THREADS},
-        {"tile", required_argument, NULL, TILE},
-        {"chunk", required_argument, NULL, CHUNK},
         {NULL, 0, NULL, 0},
     };
     for (int c; (c = getopt_long(argc, argv, "", known, NULL)) != -1;) {
@@ -106,12 +115,12 @@ static bool read_options(int argc, char **argv, struct options *o)
         if (c == ADAPTER) o->adapter = optarg;
         if (c == DEVICE) good = set_word(optarg, "cpu", "cuda", &o->cuda);
         if (c == DTYPE) good = set_word(optarg, "float32", "bfloat16", &o->bf16);
+        if (c == ATTENTION) good = set_attention(optarg, o);
+        if (c == EXACT) o->deterministic = true;
         if (c == ACTIVATIONS) o->activations = optarg;
         if (c == BUDGET) good = set_size(optarg, &o->budget);
         if (c == NO_STREAMS) o->no_streams = true;
         if (c == THREADS) good = set_number(optarg, &o->threads);
-        if (c == TILE) good = set_number(optarg, &o->tile);
-        if (c == CHUNK) good = set_number(optarg, &o->chunk);
         if (!good) return false;
     }
     if (optind + 3 != argc) return false;
@@ -121,7 +130,7 @@ static bool read_options(int argc, char **argv, struct options *o)
     return true;
 }
 
-/* ---- batches ---------------------------------------------------------------------------------- */
+/* ---- batches --------------------------------------------------------------------------------- */
 
 /* An array of integers; the caller frees *values, which has room for one more. */
 static enum ebb_status read_integers(struct run *run, const json_t *object, const char *key,
@@ -229,7 +238,7 @@ static void free_micros(struct run *run)
     ebb_mem_free(run->ctx, run->micros.ends);
 }
 
-/* ---- policies --------------------------------------------------------------------------------- */
+/* ---- policies -------------------------------------------------------------------------------- */
 
 /* "SLOT=POLICY" for all layers. */
 static enum ebb_status read_rule(struct run *run, const struct ebb_net *net, char *text)
@@ -263,19 +272,7 @@ static enum ebb_status read_rules(struct run *run, const struct ebb_net *net)
     return status;
 }
 
-/* ---- engine ----------------------------------------------------------------------------------- */
-
-/* What --tile and --chunk leave open is chosen as ever. */
-static void make_numerics(struct run *run, int64_t vocab)
-{
-    const struct options *o = &run->options;
-    run->numerics.storage = o->bf16 ? EBB_BF16 : EBB_F32;
-    run->numerics.threads = (int)o->threads;
-    snprintf(run->numerics.backend, sizeof run->numerics.backend, "%s", o->cuda ? "cuda" : "cpu");
-    ebb_numerics_choose(&run->numerics, vocab, &run->capacity);
-    if (o->tile > 0) run->numerics.tile_tokens = o->tile;
-    if (o->chunk > 0) run->numerics.head_chunk = o->chunk;
-}
+/* ---- engine ---------------------------------------------------------------------------------- */
 
 static struct ebb_engine_request make_request(const struct run *run)
 {
@@ -294,26 +291,26 @@ static struct ebb_engine_request make_request(const struct run *run)
     request.memory.rule_count = run->rule_count;
     request.streams = !o->no_streams;
     request.device_budget = o->budget;
+    request.deterministic = o->deterministic;
+    request.cudnn_attention = o->cudnn;
+    request.plain_attention = o->plain;
     request.threads = (int)o->threads;
     request.seed = 1;
-    request.numerics = o->tile > 0 || o->chunk > 0 ? &run->numerics : NULL;
     return request;
 }
 
-/* Slots and vocabulary are the model's; the smallest engine knows them. */
-static enum ebb_status settle(struct run *run)
+/* Slots are the model's; the smallest engine knows them. */
+static enum ebb_status settle_rules(struct run *run)
 {
     struct ebb_engine_request request = make_request(run);
     struct ebb_engine *small = NULL;
-    if (!run->options.activations && !request.numerics) return EBB_OK;
+    if (!run->options.activations) return EBB_OK;
     request.capacity = (struct ebb_capacity){1, 1, 1, 0};
-    request.numerics = NULL;
     request.backend = EBB_BACKEND_CPU;
+    request.cudnn_attention = false;
     request.device_budget = 0;
     EBB_TRY(ebb_engine_create(run->ctx, &request, &small));
-    make_numerics(run, ebb_engine_config(small)->vocab);
-    enum ebb_status status = EBB_OK;
-    if (run->options.activations) status = read_rules(run, ebb_engine_net(small));
+    enum ebb_status status = read_rules(run, ebb_engine_net(small));
     ebb_engine_free(small);
     return status;
 }
@@ -321,7 +318,7 @@ static enum ebb_status settle(struct run *run)
 static enum ebb_status open_engine(struct run *run)
 {
     double start = ebb_clock_seconds();
-    EBB_TRY(settle(run));
+    EBB_TRY(settle_rules(run));
     struct ebb_engine_request request = make_request(run);
     EBB_TRY(ebb_engine_create(run->ctx, &request, &run->engine));
     const struct ebb_plan *plan = ebb_engine_plan(run->engine);
@@ -334,7 +331,7 @@ static enum ebb_status open_engine(struct run *run)
     return EBB_OK;
 }
 
-/* ---- gradients -------------------------------------------------------------------------------- */
+/* ---- gradients ------------------------------------------------------------------------------- */
 
 /* One tensor of the file: rows of a parameter's gradient; or, where the parameter is a vector,
  * columns of it. */
@@ -361,7 +358,7 @@ static enum ebb_status fill(struct ebb_ctx *ctx, void *user, int64_t row0, int64
     return status;
 }
 
-/* Weight i itself (which 0) or its adapter's matrices ('A', 'B'): false where it has no gradient. */
+/* Weight i itself (which 0) or its adapter's matrices ('A', 'B'); false: it has no gradient. */
 static bool find_gradient(const struct run *run, int64_t i, char which, struct gradient *g)
 {
     const struct ebb_net *net = ebb_engine_net(run->engine);
@@ -416,8 +413,7 @@ static enum ebb_status write_gradients(const struct run *run, int64_t step)
         status = name_source(run, i / 3, which, &gradients[count], &sources[count]);
         count++;
     }
-    if (status == EBB_OK)
-        status = ebb_safetensors_save_file(run->ctx, path, sources, count, NULL);
+    if (status == EBB_OK) status = ebb_safetensors_save_file(run->ctx, path, sources, count, NULL);
     for (int64_t i = 0; i < count; i++) ebb_mem_free(run->ctx, gradients[i].name);
     ebb_mem_free(run->ctx, path);
     ebb_mem_free(run->ctx, sources);
@@ -425,7 +421,7 @@ static enum ebb_status write_gradients(const struct run *run, int64_t step)
     return status;
 }
 
-/* ---- steps ------------------------------------------------------------------------------------ */
+/* ---- steps ----------------------------------------------------------------------------------- */
 
 static enum ebb_status run_step(struct run *run, int64_t s, json_t *list)
 {
@@ -439,10 +435,10 @@ static enum ebb_status run_step(struct run *run, int64_t s, json_t *list)
     }
     double seconds = ebb_clock_seconds() - start;
     struct ebb_sums sums = ebb_engine_sums(run->engine);
-    json_array_append_new(list, json_pack("{s:f, s:I, s:I, s:I, s:f}", "loss_sum", sums.loss,
-                                          "labels", (json_int_t)sums.labels, "correct",
-                                          (json_int_t)sums.correct, "tokens", (json_int_t)tokens,
-                                          "seconds", seconds));
+    json_array_append_new(list,
+                          json_pack("{s:f, s:I, s:I, s:I, s:f}", "loss_sum", sums.loss, "labels",
+                                    (json_int_t)sums.labels, "correct", (json_int_t)sums.correct,
+                                    "tokens", (json_int_t)tokens, "seconds", seconds));
     EBB_TRY(write_gradients(run, s));
     return ebb_engine_drop_gradients(run->engine);
 }
@@ -453,11 +449,14 @@ static enum ebb_status write_result(struct run *run, json_t *steps)
     const struct ebb_numerics *numerics = &plan->request.numerics;
     struct ebb_engine_usage usage = ebb_engine_usage(run->engine);
     json_t *json = json_pack(
-        "{s:s, s:s, s:I, s:I, s:s, s:s, s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:O}", "device",
-        numerics->backend, "dtype", ebb_dtype_name(numerics->storage), "tile_tokens",
+        "{s:s, s:s, s:I, s:I, s:s, s:s, s:b, s:s, s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:O}",
+        "device", numerics->backend, "dtype", ebb_dtype_name(numerics->storage), "tile_tokens",
         (json_int_t)numerics->tile_tokens, "head_chunk", (json_int_t)numerics->head_chunk, "matmul",
-        numerics->matmul, "plan", plan->what ? plan->what : "", "open_seconds", run->open_seconds,
-        "predicted_device_bytes", (json_int_t)usage.predicted_device_bytes, "peak_device_bytes",
+        numerics->matmul, "attention",
+        numerics->attention.library ? numerics->attention_library : "own kernels", "deterministic",
+        numerics->attention.deterministic || !run->options.cuda, "plan",
+        plan->what ? plan->what : "", "open_seconds", run->open_seconds, "predicted_device_bytes",
+        (json_int_t)usage.predicted_device_bytes, "peak_device_bytes",
         (json_int_t)usage.peak_device_bytes, "process_device_bytes",
         (json_int_t)usage.process_device_bytes, "host_bytes", (json_int_t)usage.host_bytes,
         "bytes_out", (json_int_t)usage.bytes_out, "bytes_in", (json_int_t)usage.bytes_in, "steps",

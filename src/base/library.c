@@ -5,6 +5,7 @@
 #include <dlfcn.h>
 #include <glob.h>
 #include <link.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,7 +25,8 @@ struct search {
     void *handle;
     enum ebb_status status; /* not EBB_OK: no memory */
     struct ebb_str looked;  /* places, with ", " between them */
-    struct ebb_str broken;  /* the first file that is of no use, and why */
+    struct ebb_str broken;  /* the first files that are of no use, and why */
+    int broken_count;
     struct ebb_str instead; /* the first file of another version */
 };
 
@@ -46,7 +48,7 @@ static const struct {
     {NULL, "/usr/local/lib/python3*/*-packages/nvidia/*/lib"},
 };
 
-enum { PLACES = sizeof places / sizeof places[0] };
+enum { PLACES = sizeof places / sizeof places[0], BROKEN_TOLD = 4 };
 
 /* `b` may be a variable's value: not so long that the text's end is lost. */
 static void say(struct search *s, struct ebb_str *to, const char *a, const char *b, const char *c)
@@ -75,15 +77,27 @@ static const char *path_of(void *handle, const char *otherwise)
     return known ? map->l_name : otherwise;
 }
 
+/* Remembers a file that is of no use: "PATH: why". */
+static void note_broken(struct search *s, const char *path, const char *why, const char *more)
+{
+    if (s->broken_count++ >= BROKEN_TOLD) return;
+    say(s, &s->broken, s->broken.bytes > 0 ? "\n  found: " : "", path, ": ");
+    say(s, &s->broken, "", why, more);
+}
+
 /* Drops a copy that does not suit. */
 static void judge(struct search *s, const char *name)
 {
-    char found[96] = "";
-    if (s->version == NULL || s->version->suits(dlsym, s->handle, found, sizeof found)) return;
-    if (s->broken.bytes == 0) {
-        say(s, &s->broken, path_of(s->handle, name), ": ", found);
-        say(s, &s->broken, "; ", s->version->wanted, " is wanted");
-    }
+    char found[96] = "", more[96];
+    if (s->version == NULL) return;
+    const char *path = path_of(s->handle, name);
+    char *file = realpath(path, NULL);
+    bool suits =
+        s->version->suits(file != NULL ? file : path, dlsym, s->handle, found, sizeof found);
+    free(file);
+    if (suits) return;
+    snprintf(more, sizeof more, "; %s is wanted", s->version->wanted);
+    note_broken(s, path_of(s->handle, name), found, more);
     dlclose(s->handle);
     s->handle = NULL;
 }
@@ -108,15 +122,14 @@ static void ask_loader(struct search *s)
     say(s, &s->looked, "the loader's folders (LD_LIBRARY_PATH: ", path, ")");
     if (load(s, s->file)) return;
     const char *text = reason();
-    if (!is_nowhere(s, text) && s->broken.bytes == 0)
-        say(s, &s->broken, "in one of the loader's folders", ": ", text);
+    if (!is_nowhere(s, text)) note_broken(s, "in one of the loader's folders", text, "");
 }
 
 /* ---- folders --------------------------------------------------------------------------------- */
 
 static void try_path(struct search *s, const char *path)
 {
-    if (!load(s, path) && s->broken.bytes == 0) say(s, &s->broken, path, ": ", reason());
+    if (!load(s, path)) note_broken(s, path, reason(), "");
 }
 
 /* "libcudnn.so.9" of another version in the same folder. */

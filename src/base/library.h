@@ -41,9 +41,10 @@ enum ebb_status ebb_library_open(struct ebb_ctx *ctx, const char *file, const ch
  * and named if no other does. */
 struct ebb_library_version {
     const char *wanted; /* "9.18 or newer" */
-    /* Writes the copy's version, "cuDNN 9.14.0"; `symbol` looks a function up in it. */
-    bool (*suits)(void *(*symbol)(void *handle, const char *name), void *handle, char *found,
-                  size_t found_bytes);
+    /* Writes the copy's version, "cuDNN 9.14.0". `file` is the copy's, links followed; `symbol`
+     * looks a function up in it. */
+    bool (*suits)(const char *file, void *(*symbol)(void *handle, const char *name), void *handle,
+                  char *found, size_t found_bytes);
 };
 enum ebb_status ebb_library_open_version(struct ebb_ctx *ctx, const char *file, const char *hint,
                                          const struct ebb_library_version *version,

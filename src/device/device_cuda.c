@@ -47,8 +47,8 @@ static void declare_lost(struct ebb_cuda_device *own, cudaError_t error)
                            "%s\n"
                            "lost:  %s: %s (%s); this process cannot use it any more\n"
                            "try:   %s",
-                           first[0] != '\0' ? first : "the GPU is lost", own->base.name,
-                           cudaGetErrorString(error), cudaGetErrorName(error),
+                           first[0] != '\0' ? first : "the GPU failed at work on its way",
+                           own->base.name, cudaGetErrorString(error), cudaGetErrorName(error),
                            ebb_gpu_lost_advice(is_hardware(error)));
 }
 
@@ -284,7 +284,7 @@ static enum ebb_status cuda_sync(struct ebb_device *device)
     struct ebb_cuda_device *own = ebb_cuda_of(device);
     ebb_cuda_join_slab(own);
     for (int i = 0; i < EBB_QUEUE_COUNT; i++)
-        if (own->stream[i] != NULL)
+        if (own->stream[i] != NULL && !own->lost)
             ebb_cuda_remember_error(own, ebb_cuda_wait_stream(own, own->stream[i]),
                                     "a queue's work");
     ebb_cuda_drain(own);

@@ -85,9 +85,9 @@ enum ebb_status ebb_attention_cached_cpu(const struct ebb_op_env *env,
 struct ebb_attention_lib;
 
 /* How attention of this shape and type runs best on a GPU: the library where it takes them, in
- * groups of heads that fill a GPU at the longest document and need no more scratch than that. Depends
- * on nothing else, so it may be part of the numerics. `why` (may be NULL) gets a sentence where the
- * library does not take them. */
+ * groups of heads that fill a GPU at the longest document and need no more scratch than that.
+ * Depends on nothing else, so it may be part of the numerics. `why` (may be NULL) gets a sentence
+ * where the library does not take them. */
 struct ebb_attention_way ebb_attention_way(const struct ebb_attention_shape *shape,
                                            enum ebb_dtype dtype, int64_t longest,
                                            bool deterministic, char *why, size_t why_bytes);

@@ -67,11 +67,28 @@ static void write_version(size_t version, char *out, size_t bytes)
     snprintf(out, bytes, "cuDNN %zu.%zu.%zu", version / 10000, version / 100 % 100, version % 100);
 }
 
-static bool suits(void *(*symbol)(void *handle, const char *name), void *handle, char *found,
-                  size_t found_bytes)
+/* "libcudnn.so.9.14.0" is 91400; a file that does not tell is 0. */
+static size_t version_of_file(const char *file)
+{
+    unsigned major, minor, patch;
+    const char *name = strrchr(file, '/');
+    if (sscanf(name != NULL ? name + 1 : file, "libcudnn.so.%u.%u.%u", &major, &minor, &patch) != 3)
+        return 0;
+    return (size_t)major * 10000 + minor * 100 + patch;
+}
+
+/* A call into a copy makes it load the parts it is made of, which stay: another copy would then get
+ * those. So a file that tells its version is judged by that. */
+static bool suits(const char *file, void *(*symbol)(void *handle, const char *name), void *handle,
+                  char *found, size_t found_bytes)
 {
     void *function = symbol(handle, "cudnnGetVersion");
     __typeof__(cudnnGetVersion) *version;
+    size_t told = version_of_file(file);
+    if (told > 0 && told < VERSION_LOWEST) {
+        write_version(told, found, found_bytes);
+        return false;
+    }
     snprintf(found, found_bytes, "no cuDNN");
     if (function == NULL) return false;
     memcpy(&version, &function, sizeof version);

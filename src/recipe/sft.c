@@ -338,7 +338,8 @@ static enum ebb_status say_model(const struct ebb_setup *setup, const struct ebb
 
 static void say_plan(const struct ebb_setup *setup, const struct ebb_plan *plan)
 {
-    char device[32], budget[32], host[32], out[32], in[32], moves[128] = "", rest[32], beside[96] = "";
+    char device[32], budget[32], host[32], out[32], in[32], rest[32];
+    char moves[128] = "", beside[96] = "";
     int64_t overhead = plan->request.overhead_bytes;
     ebb_text_bytes(setup->request.device_budget, budget, sizeof budget);
     if (plan->bytes_out > 0 || plan->bytes_in > 0)

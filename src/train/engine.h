@@ -58,9 +58,9 @@ struct ebb_engine_request {
 enum ebb_status ebb_engine_create(struct ebb_ctx *ctx, const struct ebb_engine_request *request,
                                   struct ebb_engine **engine);
 enum ebb_status ebb_engine_open(struct ebb_engine *engine);
-/* Between create and open, on a GPU: reserves what open would, runs every program once on few tokens
- * of zeros, and asks the driver what of this process's device memory is not the plan's. -1: it
- * cannot tell. */
+/* Between create and open, on a GPU: reserves what open would, runs every program once on few
+ * tokens of zeros, and asks the driver what of this process's device memory is not the plan's.
+ * -1: it cannot tell. */
 enum ebb_status ebb_engine_measure(struct ebb_engine *engine, int64_t *overhead_bytes);
 /* Puts it into the plan, which stays as it is otherwise. */
 void ebb_engine_set_overhead(struct ebb_engine *engine, int64_t overhead_bytes);
