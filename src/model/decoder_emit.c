@@ -837,15 +837,34 @@ static enum ebb_status prefetch(struct emitter *e, int64_t layer)
 
 /* ---- backward of a layer ---- */
 
-/* MLP and output projection: e->dx becomes the gradient of x2, d_o [T, H D + tail] that of o. */
+/* The gradient of o's projection's input, tile t: into d_o where that has room for the tail, else by
+ * way of a tile that has. */
+static enum ebb_status backward_o(struct emitter *e, int64_t layer, const struct ebb_matrix *o,
+                                  const struct mlp *m, int64_t t, struct ebb_view dx,
+                                  const struct ebb_matrix *d_tile, const struct ebb_matrix *d_o)
+{
+    const struct ebb_decoder_layer *l = &e->d->layers[layer];
+    const struct ebb_matrix *d_in = d_tile->tensor < 0 ? d_o : d_tile;
+    struct ebb_matrix in = *o;
+    if (needs_input(&l->o)) EBB_TRY(o_input(e, layer, o, m, t, &in));
+    EBB_TRY(linear_backward(e, &l->o, t, &in, dx, d_in, &m->o_drop));
+    if (d_in == d_o) return EBB_OK;
+    struct ebb_copy_rows copy = {.x = ebb_matrix_tile(e->b, d_in, t, 0, e->d->o_cols),
+                                 .y = ebb_matrix_tile(e->b, d_o, t, 0, e->d->o_cols)};
+    return ebb_build_op(e->b, EBB_OP_copy_rows, &copy);
+}
+
+/* MLP and output projection: e->dx becomes the gradient of x2, d_o [T, H D (+ tail)] that of o. */
 static enum ebb_status backward_mlp(struct emitter *e, int64_t layer, const struct ebb_matrix *d_o)
 {
     const struct ebb_decoder_layer *l = &e->d->layers[layer];
     const struct ebb_matrix *x = &e->at[layer].slot[EBB_DECODER_X].device;
     const struct ebb_matrix *o = &e->at[layer].slot[EBB_DECODER_O].device;
-    struct ebb_matrix d_act, d_n2;
+    struct ebb_matrix d_act, d_n2, d_tile = {.tensor = -1};
     struct mlp m;
     EBB_TRY(mlp_open(e, layer, false, &m));
+    if (d_o->cols < e->d->o_cols + l->o.tail)
+        EBB_TRY(new_tile(e, e->d->o_cols + l->o.tail, "d_o_in", layer, &d_tile));
     EBB_TRY(new_tile(e, m.act.cols, "d_act", layer, &d_act));
     EBB_TRY(new_tile(e, m.n2.cols, "d_n2", layer, &d_n2));
     for (int64_t t = 0; t < e->tiles; t++) {
@@ -860,9 +879,7 @@ static enum ebb_status backward_mlp(struct emitter *e, int64_t layer, const stru
         EBB_TRY(linear_backward(e, &l->gate_up, t, &m.n2, gate_up, &d_n2, &m.gate_up_drop));
         EBB_TRY(norm_backward_tile(e, &l->norm2, x2,
                                    ebb_matrix_tile(e->b, &d_n2, t, 0, e->c->width), dx, false));
-        struct ebb_matrix in = *o;
-        if (needs_input(&l->o)) EBB_TRY(o_input(e, layer, o, &m, t, &in));
-        EBB_TRY(linear_backward(e, &l->o, t, &in, dx, d_o, &m.o_drop));
+        EBB_TRY(backward_o(e, layer, o, &m, t, dx, &d_tile, d_o));
     }
     mlp_close(e, layer);
     return EBB_OK;
@@ -945,12 +962,14 @@ static enum ebb_status backward_qkv(struct emitter *e, int64_t layer, const stru
 static enum ebb_status backward_layer(struct emitter *e, int64_t layer)
 {
     struct ebb_matrix d_o, dqkv;
+    int64_t d_o_cols = e->d->o_cols + e->d->layers[layer].o.tail;
+    /* Attention's library wants rows that begin at 16 bytes: beside other tails it is alone. */
+    if (d_o_cols % 8 != 0) d_o_cols = e->d->o_cols;
     EBB_TRY(need_x(e, layer));
     EBB_TRY(need_qkv(e, layer));
     EBB_TRY(need_o(e, layer));
     if (e->b->prefetch > 0 && layer > 0) EBB_TRY(prefetch(e, layer - 1));
-    EBB_TRY(
-        new_whole(e, e->d->o_cols + e->d->layers[layer].o.tail, e->storage, "d_o", layer, &d_o));
+    EBB_TRY(new_whole(e, d_o_cols, e->storage, "d_o", layer, &d_o));
     EBB_TRY(backward_mlp(e, layer, &d_o));
     EBB_TRY(make_qk(e, layer, &e->at[layer].slot[EBB_DECODER_QKV].device));
     EBB_TRY(new_whole(e, e->d->qkv_cols, e->storage, "dqkv", layer, &dqkv));
