@@ -216,7 +216,10 @@ json_t *ebb_fit_json(const struct ebb_setup *setup, const struct ebb_engine *eng
     json = with(json, "longest", json_integer(capacity->doc_tokens));
     json = with(json, "fits", json_boolean(plan->fits));
     json = with(json, "choice", json_string(plan->what));
-    json = with(json, "memory_budget", json_integer(setup->request.device_budget));
+    json = with(json, "memory_budget",
+                json_integer(setup->budget_given ? setup->request.device_budget : 0));
+    if (!setup->budget_given && setup->request.device_budget > 0)
+        json = with(json, "free_bytes", json_integer(setup->request.device_budget));
     json = with(json, "host_memory_budget", json_integer(setup->request.host_budget));
     json = with(json, "device_bytes", json_integer(plan->device_bytes));
     json = with(json, "overhead_bytes", json_integer(plan->request.overhead_bytes));

@@ -370,7 +370,9 @@ static const struct ebb_option table[] = {
              "Within it Ebb decides what stays, what goes to host memory and comes back, and "
              "what is computed again; what cannot fit is refused before the run. On the CPU, "
              "device memory is a part of main memory that is reserved for the run, which makes "
-             "the CPU a simulated accelerator. Without it there is no bound."},
+             "the CPU a simulated accelerator; without it there is no bound. On a GPU it is the "
+             "whole process's memory, driver and libraries included, and without it what is free "
+             "there."},
     {KEY(host_memory_budget), .group = EBB_GROUP_MEMORY, .type = EBB_OPTION_SIZE, .commands = TRAIN,
      .low = 1 << 12,
      .help = "How much host memory activations may move out to. Without it there is no bound."},

@@ -405,7 +405,9 @@ static enum ebb_status settle_overhead(struct ebb_setup *setup, struct ebb_engin
     }
     setup->request.overhead_bytes = measured;
     ebb_engine_set_overhead(*engine, measured);
-    if (ebb_fit_holds(setup, *engine) && measured >= assumed - WORTH_A_PLAN) return EBB_OK;
+    bool best = ebb_engine_plan(*engine)->rung == 0;
+    if (ebb_fit_holds(setup, *engine) && (best || measured >= assumed - WORTH_A_PLAN))
+        return EBB_OK;
     ebb_engine_free(*engine);
     EBB_TRY(ebb_engine_create(setup->ctx, &setup->request, engine));
     return ebb_fit_check(setup, *engine);
