@@ -137,7 +137,9 @@ static void rmsnorm_backward_takes_far_rows_alike(void **state)
     small.x = large_twin(&l, &norm.x, -1, 1);
     small.dy = large_twin(&l, &norm.dy, -1, 1);
     small.dx = large_twin(&l, &norm.dx, -1, 1);
-    small.dw = small.scratch = ebb_view_none();
+    /* A gradient of its own, so that it goes the same way through the kernel. */
+    small.dw = large_random(&l, EBB_F32, 1, COLS, 0, 0);
+    small.scratch = large_scratch(&l, ebb_rmsnorm_backward_scratch(l.picks, COLS, &l.t.target));
     double *dw = op_test_doubles(&l.t, &norm.dw);
     for (int k = 0; k < l.picks; k++) add_norm_gradient(&l, &small, k, dw);
     norm.scratch = large_scratch(&l, ebb_rmsnorm_backward_scratch(l.rows, COLS, &l.t.target));

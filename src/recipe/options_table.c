@@ -516,8 +516,9 @@ static const struct ebb_option table[] = {
      .help = "GPU: what computes attention in bfloat16. cudnn: cuDNN, which uses tensor cores, and "
              "an error where it does not take the model's heads. plain: Ebb's own kernels, slower "
              "by far and always deterministic. auto: cuDNN where it takes the model's heads, else "
-             "plain. In float32, and for layers with a sliding window, it is plain. On the CPU "
-             "nothing depends on it."},
+             "plain. In float32, and for layers with a sliding window, it is plain. Of "
+             "transformers' names sdpa, flash_attention_2, flash_attention_3 and flex_attention "
+             "are auto, and eager is plain. On the CPU nothing depends on it."},
     {KEY(threads), .group = EBB_GROUP_MACHINE, .type = EBB_OPTION_INT, .commands = RUN, .text = "0",
      .low = 0, .high = 4096, .unit = "threads", .aliases = "num_threads",
      .help = "CPU threads that compute. 0: every processor that the process may use. Sums of a "

@@ -376,6 +376,9 @@ static void say_training(const struct ebb_setup *setup)
 static enum ebb_status announce(const struct ebb_setup *setup, const struct ebb_engine *engine)
 {
     EBB_TRY(say_model(setup, engine));
+    if (setup->request.backend != EBB_BACKEND_CPU)
+        ebb_log(setup->ctx, EBB_LOG_INFO, "plan", "device: %s",
+                ebb_device_name(ebb_engine_device(engine)));
     say_plan(setup, ebb_engine_plan(engine));
     say_training(setup);
     bool kwargs = setup->saved_chat != NULL && json_object_size(setup->chat_kwargs) > 0;

@@ -84,7 +84,10 @@ static enum ebb_status settle_attention(struct ebb_engine *engine, struct ebb_nu
                                               .qk_dim = c->head_dim,
                                               .v_dim = c->head_dim};
     char why[160] = "";
-    if (request->backend == EBB_BACKEND_CPU) return EBB_OK;
+    if (request->backend == EBB_BACKEND_CPU) {
+        numerics->attention.deterministic = true;
+        return EBB_OK;
+    }
     if (request->numerics) EBB_TRY(check_way(engine, &request->numerics->attention));
     if (request->numerics)
         numerics->attention = request->numerics->attention;
