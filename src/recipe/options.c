@@ -776,8 +776,9 @@ static enum ebb_status set_root(struct ebb_options *options, struct ebb_yaml *ro
     EBB_TRY(set_map(options, NULL, root));
     if (options->left_alone > 0)
         ebb_log(options->ctx, EBB_LOG_INFO, "config",
-                "%s: %d keys of 'ebb sft' are not used by 'ebb %s'", options->path,
-                options->left_alone, ebb_command_name(options->command));
+                "%s: %d key%s of 'ebb sft' %s not used by 'ebb %s'", options->path,
+                options->left_alone, options->left_alone == 1 ? "" : "s",
+                options->left_alone == 1 ? "is" : "are", ebb_command_name(options->command));
     return EBB_OK;
 }
 

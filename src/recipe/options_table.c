@@ -500,7 +500,7 @@ static const struct ebb_option table[] = {
 
     /* ---- machine and output ------------------------------------------------------------------ */
     {KEY(device), .group = EBB_GROUP_MACHINE, .type = EBB_OPTION_CHOICE, .commands = RUN,
-     .text = "auto", .choices = "auto|cpu|cuda=cuda:0", .aliases = "device_map",
+     .text = "auto", .choices = "auto|cpu|cuda=cuda:0=gpu", .aliases = "device_map",
      .help = "Where the run computes. cuda: an NVIDIA GPU of compute capability 8.0 or higher, in "
              "builds that found the CUDA toolkit; its driver, cuBLAS and cuDNN are looked for when "
              "the run starts. auto: cuda where a GPU is present, else the CPU."},
