@@ -99,6 +99,34 @@ static void loss_falls_and_metrics_are_complete(void **state)
     run_close(&run);
 }
 
+/* Every step's numbers but times and what the process has. */
+static void a_run_is_the_same_where_its_engine_was_measured(void **state)
+{
+    static const char *const keys[] = {"loss", "grad_norm", "bytes_out", "bytes_in",
+                                       "peak_device_bytes"};
+    enum { STEPS = 3 };
+    json_t *metrics[2];
+    struct run run;
+    for (int i = 0; i < 2; i++) {
+        char dir[700];
+        const struct run_options o = {.offload = true, .lora_dropout = 0.1, .measure = i == 1};
+        run_open(&run, &o, run_path((const char *)*state, i ? "measured" : "not", dir), NULL);
+        run.request.max_steps = STEPS;
+        run_must(&run);
+        metrics[i] = run_metrics(run.ctx, run.dir);
+        run_close(&run);
+    }
+    for (int64_t s = 1; s <= STEPS; s++)
+        for (size_t k = 0; k < sizeof keys / sizeof keys[0]; k++) {
+            double a = run_number(run_record(metrics[0], s, false), keys[k]),
+                   b = run_number(run_record(metrics[1], s, false), keys[k]);
+            if (a != b)
+                fail_msg("step %lld: %s is %.17g, measured %.17g", (long long)s, keys[k], a, b);
+        }
+    json_decref(metrics[0]);
+    json_decref(metrics[1]);
+}
+
 static void run_json_says_what_ran_and_how_it_ended(void **state)
 {
     struct run run;
@@ -496,6 +524,7 @@ int main(void)
 #define CASE(name) cmocka_unit_test_setup_teardown(name, open_dir, close_dir)
     const struct CMUnitTest tests[] = {
         CASE(loss_falls_and_metrics_are_complete),
+        CASE(a_run_is_the_same_where_its_engine_was_measured),
         CASE(run_json_says_what_ran_and_how_it_ended),
         CASE(accumulation_changes_nothing_but_rounding),
         CASE(broken_epochs_are_rounded_up_to_a_step),

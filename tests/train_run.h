@@ -41,6 +41,7 @@ struct run_options {
     int64_t cache_tokens; /* > 0: the engine decodes too */
     bool poison;          /* NaN in ranges that nobody holds */
     int threads;          /* 0: 1, which is what a busy machine runs fastest */
+    bool measure;         /* the engine is measured before it opens */
 };
 
 struct run {
@@ -175,6 +176,9 @@ static inline void run_open(struct run *run, const struct run_options *o, const 
         engine.threads = run->numerics.threads;
     }
     run_ok(run->ctx, ebb_engine_create(run->ctx, &engine, &r->engine), "engine create");
+    int64_t overhead_bytes;
+    if (o->measure)
+        run_ok(run->ctx, ebb_engine_measure(r->engine, &overhead_bytes), "engine measure");
     run_ok(run->ctx, ebb_engine_open(r->engine), "engine open");
     run_ok(run->ctx, ebb_dir_create(run->ctx, dir), "output folder");
     r->output_dir = run->dir;

@@ -509,8 +509,8 @@ struct ebb_engine_usage ebb_engine_usage(const struct ebb_engine *engine)
     }
     usage.process_device_bytes = ebb_device_bytes_process(engine->device, NULL);
     usage.host_bytes = ebb_device_bytes(engine->device, EBB_SPACE_HOST);
-    usage.bytes_out = counters.bytes_out - engine->before.bytes_out;
-    usage.bytes_in = counters.bytes_in - engine->before.bytes_in;
-    usage.stall_seconds = counters.stall_seconds - engine->before.stall_seconds;
+    usage.bytes_out = counters.bytes_out;
+    usage.bytes_in = counters.bytes_in;
+    usage.stall_seconds = counters.stall_seconds;
     return usage;
 }

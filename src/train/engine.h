@@ -98,7 +98,7 @@ struct ebb_sums ebb_engine_sums(const struct ebb_engine *engine);
 enum ebb_status ebb_engine_decode(struct ebb_engine *engine, const int32_t *ids, int64_t count,
                                   int64_t cached, const float **logits);
 
-/* What metrics report about memory and moves; counters run since open. */
+/* What metrics report about memory and moves; counters run as the device's do. */
 struct ebb_engine_usage {
     int64_t predicted_device_bytes; /* the plan's */
     /* End of the highest byte that a run program could touch, by real addresses. */

@@ -31,7 +31,6 @@ struct ebb_engine {
     int32_t *doc_starts;  /* [capacity docs + 1] the host's copy for GPU ops */
     double load_seconds;  /* that the weights took */
     bool ready;           /* spaces are reserved and programs can run; no weights yet */
-    struct ebb_device_counters before; /* what usage does not count */
 };
 
 /* Blocks of rows that are staged in host memory have at most so many bytes. */

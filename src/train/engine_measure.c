@@ -36,7 +36,6 @@ static enum ebb_status forget(struct ebb_engine *engine)
         if (engine->executors[i]) ebb_executor_forget_peak(engine->executors[i]);
     memset(&engine->step, 0, sizeof engine->step);
     memset(&engine->sums, 0, sizeof engine->sums);
-    ebb_device_counters(engine->device, &engine->before);
     return ebb_device_fill(engine->device, ebb_device_base(engine->device, EBB_SPACE_DEVICE), 0,
                            ebb_device_bytes(engine->device, EBB_SPACE_DEVICE));
 }
