@@ -144,22 +144,6 @@ struct world {
     int64_t tokens;
 };
 
-static struct ebb_view columns(const struct ebb_view *all, int64_t first, int64_t count)
-{
-    struct ebb_view part = *all;
-    part.offset += first * ebb_dtype_bytes((enum ebb_dtype)all->dtype);
-    part.cols = count;
-    return part;
-}
-
-static struct ebb_view token_rows(struct op_test *t, enum ebb_dtype dtype, int64_t rows,
-                                  int64_t cols, int64_t stride)
-{
-    struct ebb_view view = op_test_tensor(t, dtype, rows, cols, stride);
-    view.extent = EBB_EXTENT_TOKENS;
-    return view;
-}
-
 static void world_start(struct world *w, const struct setup *setup, int threads)
 {
     const struct ebb_attention_shape *s = &setup->shape;
@@ -173,8 +157,8 @@ static void world_start(struct world *w, const struct setup *setup, int threads)
     w->t.step.tokens = w->tokens;
     w->t.step.docs = setup->docs;
     const int64_t rows = w->tokens + setup->spare;
-    w->qkv = token_rows(&w->t, setup->dtype, rows, all, all + 5);
-    w->d_qkv = token_rows(&w->t, setup->dtype, rows, all, all + 3);
+    w->qkv = op_test_token_rows(&w->t, setup->dtype, rows, all, all + 5);
+    w->d_qkv = op_test_token_rows(&w->t, setup->dtype, rows, all, all + 3);
     op_test_fill(&w->t, &w->qkv, -1.5, 1.5);
     w->doc_starts = op_test_tensor(&w->t, EBB_I32, 1, setup->docs + 3, setup->docs + 3);
     int at = 0;
@@ -183,12 +167,12 @@ static void world_start(struct world *w, const struct setup *setup, int threads)
         if (i < setup->docs) at += setup->length[i];
     }
     struct ebb_attention_forward *f = &w->forward;
-    f->q = columns(&w->qkv, 0, q_cols);
-    f->k = columns(&w->qkv, q_cols, k_cols);
-    f->v = columns(&w->qkv, q_cols + k_cols, v_cols);
+    f->q = op_test_columns(&w->qkv, 0, q_cols);
+    f->k = op_test_columns(&w->qkv, q_cols, k_cols);
+    f->v = op_test_columns(&w->qkv, q_cols + k_cols, v_cols);
     f->doc_starts = w->doc_starts;
-    f->o = token_rows(&w->t, setup->dtype, rows, o_cols, o_cols + 7);
-    f->lse = token_rows(&w->t, EBB_F32, rows, s->heads, s->heads);
+    f->o = op_test_token_rows(&w->t, setup->dtype, rows, o_cols, o_cols + 7);
+    f->lse = op_test_token_rows(&w->t, EBB_F32, rows, s->heads, s->heads);
     const struct ebb_op_target target = {.backend = w->t.target.backend, .threads = threads};
     int64_t scratch = ebb_attention_scratch(s, setup->dtype, EBB_OP_attention_backward, rows, rows,
                                             &target);
@@ -200,12 +184,12 @@ static void world_start(struct world *w, const struct setup *setup, int threads)
     b->v = f->v;
     b->o = f->o;
     b->lse = f->lse;
-    b->d_o = token_rows(&w->t, setup->dtype, rows, o_cols, o_cols);
+    b->d_o = op_test_token_rows(&w->t, setup->dtype, rows, o_cols, o_cols);
     op_test_fill(&w->t, &b->d_o, -1, 1);
     b->doc_starts = w->doc_starts;
-    b->dq = columns(&w->d_qkv, 0, q_cols);
-    b->dk = columns(&w->d_qkv, q_cols, k_cols);
-    b->dv = columns(&w->d_qkv, q_cols + k_cols, v_cols);
+    b->dq = op_test_columns(&w->d_qkv, 0, q_cols);
+    b->dk = op_test_columns(&w->d_qkv, q_cols, k_cols);
+    b->dv = op_test_columns(&w->d_qkv, q_cols + k_cols, v_cols);
     b->scratch = f->scratch;
     b->shape = *s;
 }
@@ -473,7 +457,8 @@ static void decoding_gives_the_bits_of_the_whole(void **state)
             c.k.extent = c.v.extent = EBB_EXTENT_FIXED;
             c.q.rows = 80;
             c.q.offset += done * c.q.stride * ebb_dtype_bytes((enum ebb_dtype)c.q.dtype);
-            c.o = token_rows(&w.t, picks[pick].dtype, 80, w.forward.o.cols, w.forward.o.cols);
+            c.o = op_test_token_rows(&w.t, picks[pick].dtype, 80, w.forward.o.cols,
+                                     w.forward.o.cols);
             w.t.step.cached = done;
             w.t.step.tokens = count;
             assert_int_equal(op_test_run(&w.t, EBB_OP_attention_cached, &c), EBB_OK);

@@ -98,22 +98,6 @@ static void oracle_row(const struct head *w, int64_t i)
 
 /* ---- the world ---- */
 
-static struct ebb_view columns(const struct ebb_view *all, int64_t first, int64_t count)
-{
-    struct ebb_view part = *all;
-    part.offset += first * ebb_dtype_bytes((enum ebb_dtype)all->dtype);
-    part.cols = count;
-    return part;
-}
-
-static struct ebb_view token_rows(struct op_test *t, enum ebb_dtype dtype, int64_t rows,
-                                  int64_t cols, int64_t stride)
-{
-    struct ebb_view view = op_test_tensor(t, dtype, rows, cols, stride);
-    view.extent = EBB_EXTENT_TOKENS;
-    return view;
-}
-
 static void set_starts(struct world *w)
 {
     const struct setup *s = w->setup;
@@ -153,8 +137,8 @@ static void world_start(struct world *w, struct ebb_cudnn **dnn, const struct se
     const int64_t d = setup->dim, q = setup->heads * d, k = setup->kv_heads * d;
     const int64_t behind = setup->what & FULL ? 0 : setup->what & ROOMY ? ROOMY_BEHIND : BEHIND;
     const int64_t rows = w->tokens + behind;
-    w->qkv = token_rows(&w->t, EBB_BF16, rows, q + 2 * k, q + 2 * k + 8);
-    w->d_qkv = token_rows(&w->t, EBB_BF16, rows, q + 2 * k, q + 2 * k + 16);
+    w->qkv = op_test_token_rows(&w->t, EBB_BF16, rows, q + 2 * k, q + 2 * k + 8);
+    w->d_qkv = op_test_token_rows(&w->t, EBB_BF16, rows, q + 2 * k, q + 2 * k + 16);
     op_test_fill(&w->t, &w->qkv, -1.7, 1.7);
     struct ebb_view starts = op_test_tensor(&w->t, EBB_I32, 1, setup->docs + 1, setup->docs + 1);
     for (int i = 0; i <= setup->docs; i++) op_test_set(&w->t, &starts, 0, i, w->starts[i]);
@@ -164,12 +148,12 @@ static void world_start(struct world *w, struct ebb_cudnn **dnn, const struct se
                                             .qk_dim = d,
                                             .v_dim = d,
                                             .scale = 1 / sqrtf((float)d)};
-    f->q = columns(&w->qkv, 0, q);
-    f->k = columns(&w->qkv, q, k);
-    f->v = columns(&w->qkv, q + k, k);
+    f->q = op_test_columns(&w->qkv, 0, q);
+    f->k = op_test_columns(&w->qkv, q, k);
+    f->v = op_test_columns(&w->qkv, q + k, k);
     f->doc_starts = starts;
-    f->o = token_rows(&w->t, EBB_BF16, rows, q, q);
-    f->lse = token_rows(&w->t, EBB_F32, rows, setup->heads, setup->heads);
+    f->o = op_test_token_rows(&w->t, EBB_BF16, rows, q, q);
+    f->lse = op_test_token_rows(&w->t, EBB_F32, rows, setup->heads, setup->heads);
     int64_t bytes = ebb_cudnn_workspace(&f->shape, rows, w->longest, false, &setup->options);
     int64_t more = ebb_cudnn_workspace(&f->shape, rows, w->longest, true, &setup->options);
     f->scratch = op_test_workspace(&w->t, more > bytes ? more : bytes);
@@ -183,11 +167,11 @@ static void world_start(struct world *w, struct ebb_cudnn **dnn, const struct se
                                          .doc_starts = starts,
                                          .scratch = f->scratch,
                                          .shape = f->shape};
-    b->d_o = token_rows(&w->t, EBB_BF16, rows, q, q);
+    b->d_o = op_test_token_rows(&w->t, EBB_BF16, rows, q, q);
     op_test_fill(&w->t, &b->d_o, -1, 1);
-    b->dq = columns(&w->d_qkv, 0, q);
-    b->dk = columns(&w->d_qkv, q, k);
-    b->dv = columns(&w->d_qkv, q + k, k);
+    b->dq = op_test_columns(&w->d_qkv, 0, q);
+    b->dk = op_test_columns(&w->d_qkv, q, k);
+    b->dv = op_test_columns(&w->d_qkv, q + k, k);
 }
 
 static void poison_rows(struct world *w, const struct ebb_view *view, int64_t from, int64_t to)

@@ -145,15 +145,6 @@ static inline struct ebb_view large_matrix(struct large *l, enum ebb_dtype dtype
     return large_tensor(l, dtype, l->rows, cols, large_stride(l, cols));
 }
 
-/* Rows that start after others of the same tensor: columns from `first` on. */
-static inline struct ebb_view large_columns(const struct ebb_view *all, int64_t first, int64_t cols)
-{
-    struct ebb_view view = *all;
-    view.offset += first * ebb_dtype_bytes((enum ebb_dtype)all->dtype);
-    view.cols = cols;
-    return view;
-}
-
 static inline struct ebb_view large_scratch(struct large *l, int64_t bytes)
 {
     return bytes == 0 ? ebb_view_none() : op_test_workspace(&l->t, bytes);

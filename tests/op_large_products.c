@@ -361,9 +361,9 @@ static void run_attention(struct attention *w, const struct tokens *k,
     l->t.step.longest = k->longest;
     l->t.env.doc_starts = k->first;
     l->t.env.libs.attention = way->library ? w->lib : NULL;
-    struct ebb_attention_forward f = {.q = large_columns(&k->qkv, 0, Q_COLS),
-                                      .k = large_columns(&k->qkv, Q_COLS, K_COLS),
-                                      .v = large_columns(&k->qkv, Q_COLS + K_COLS, K_COLS),
+    struct ebb_attention_forward f = {.q = op_test_columns(&k->qkv, 0, Q_COLS),
+                                      .k = op_test_columns(&k->qkv, Q_COLS, K_COLS),
+                                      .v = op_test_columns(&k->qkv, Q_COLS + K_COLS, K_COLS),
                                       .doc_starts = k->starts,
                                       .o = k->o,
                                       .lse = k->lse,
@@ -377,9 +377,9 @@ static void run_attention(struct attention *w, const struct tokens *k,
                                        .lse = f.lse,
                                        .d_o = k->d_o,
                                        .doc_starts = f.doc_starts,
-                                       .dq = large_columns(&k->d_qkv, 0, Q_COLS),
-                                       .dk = large_columns(&k->d_qkv, Q_COLS, K_COLS),
-                                       .dv = large_columns(&k->d_qkv, Q_COLS + K_COLS, K_COLS),
+                                       .dq = op_test_columns(&k->d_qkv, 0, Q_COLS),
+                                       .dk = op_test_columns(&k->d_qkv, Q_COLS, K_COLS),
+                                       .dv = op_test_columns(&k->d_qkv, Q_COLS + K_COLS, K_COLS),
                                        .scratch = scratch_for(l, EBB_OP_attention_backward, k, way),
                                        .shape = heads};
     large_run(l, EBB_OP_attention_backward, &b);
@@ -442,9 +442,9 @@ static void check_refusal(struct attention *w)
 {
     struct large *l = &w->l;
     const struct tokens *k = &w->all;
-    struct ebb_attention_forward f = {.q = large_columns(&k->qkv, 0, Q_COLS),
-                                      .k = large_columns(&k->qkv, Q_COLS, K_COLS),
-                                      .v = large_columns(&k->qkv, Q_COLS + K_COLS, K_COLS),
+    struct ebb_attention_forward f = {.q = op_test_columns(&k->qkv, 0, Q_COLS),
+                                      .k = op_test_columns(&k->qkv, Q_COLS, K_COLS),
+                                      .v = op_test_columns(&k->qkv, Q_COLS + K_COLS, K_COLS),
                                       .doc_starts = k->starts,
                                       .o = k->o,
                                       .lse = k->lse,

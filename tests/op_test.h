@@ -228,6 +228,25 @@ static inline struct ebb_view op_test_tensor(struct op_test *t, enum ebb_dtype d
     return view;
 }
 
+/* One whose rows are tokens. */
+static inline struct ebb_view op_test_token_rows(struct op_test *t, enum ebb_dtype dtype,
+                                                 int64_t rows, int64_t cols, int64_t stride)
+{
+    struct ebb_view view = op_test_tensor(t, dtype, rows, cols, stride);
+    view.extent = EBB_EXTENT_TOKENS;
+    return view;
+}
+
+/* Some of a view's columns. */
+static inline struct ebb_view op_test_columns(const struct ebb_view *all, int64_t first,
+                                              int64_t count)
+{
+    struct ebb_view part = *all;
+    part.offset += first * ebb_dtype_bytes((enum ebb_dtype)all->dtype);
+    part.cols = count;
+    return part;
+}
+
 /* Scratch that is too large to be pinned for every small case: on the GPU the host cannot look at
  * it, and there are no guards. */
 static inline struct ebb_view op_test_workspace(struct op_test *t, int64_t bytes)

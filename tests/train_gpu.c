@@ -413,7 +413,7 @@ static struct sized_trace run_small(struct sized_place *p, const struct sized_ce
     if (!sized_on_gpu()) p->numerics.storage = storage;
     request.storage = storage;
     request.own_allocations = own;
-    request.plain_attention = sized_on_gpu();
+    if (sized_on_gpu()) request.attention = EBB_ATTENTION_PLAIN;
     request.evaluate = request.decode = true;
     request.capacity.cache_tokens = 32;
     struct ebb_engine *engine = kit_engine(p->ctx, &request);

@@ -29,7 +29,8 @@ enum { RULES_MAX = EBB_SLOTS };
 
 struct options {
     const char *model, *batches, *out, *adapter, *activations;
-    bool cuda, bf16, cudnn, plain, deterministic, no_streams;
+    enum ebb_attention_choice attention;
+    bool cuda, bf16, deterministic, no_streams;
     int64_t threads, budget;
 };
 
@@ -88,9 +89,10 @@ static bool set_word(const char *text, const char *no, const char *yes, bool *va
 
 static bool set_attention(const char *text, struct options *o)
 {
-    o->cudnn = strcmp(text, "cudnn") == 0;
-    o->plain = strcmp(text, "plain") == 0;
-    if (o->cudnn || o->plain || strcmp(text, "auto") == 0) return true;
+    o->attention = strcmp(text, "cudnn") == 0   ? EBB_ATTENTION_CUDNN
+                   : strcmp(text, "plain") == 0 ? EBB_ATTENTION_PLAIN
+                                                : EBB_ATTENTION_AUTO;
+    if (o->attention != EBB_ATTENTION_AUTO || strcmp(text, "auto") == 0) return true;
     fprintf(stderr, "gradients: '%s' is neither auto nor cudnn nor plain\n", text);
     return false;
 }
@@ -292,8 +294,7 @@ static struct ebb_engine_request make_request(const struct run *run)
     request.streams = !o->no_streams;
     request.device_budget = o->budget;
     request.deterministic = o->deterministic;
-    request.cudnn_attention = o->cudnn;
-    request.plain_attention = o->plain;
+    request.attention = o->attention;
     request.threads = (int)o->threads;
     request.seed = 1;
     return request;
@@ -307,7 +308,6 @@ static enum ebb_status settle_rules(struct run *run)
     if (!run->options.activations) return EBB_OK;
     request.capacity = (struct ebb_capacity){1, 1, 1, 0};
     request.backend = EBB_BACKEND_CPU;
-    request.cudnn_attention = false;
     request.device_budget = 0;
     EBB_TRY(ebb_engine_create(run->ctx, &request, &small));
     enum ebb_status status = read_rules(run, ebb_engine_net(small));

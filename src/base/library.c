@@ -97,7 +97,7 @@ static void judge(struct search *s, const char *name)
     free(file);
     if (suits) return;
     snprintf(more, sizeof more, "; %s is wanted", s->version->wanted);
-    note_broken(s, path_of(s->handle, name), found, more);
+    note_broken(s, path, found, more);
     dlclose(s->handle);
     s->handle = NULL;
 }

@@ -43,6 +43,16 @@ struct ebb_cudnn_options {
     bool exact;         /* no documents of length 0: more calls, each of a power of two */
 };
 
+static inline struct ebb_cudnn_options ebb_cudnn_options(const struct ebb_attention_way *way)
+{
+    struct ebb_cudnn_options options;
+    memset(&options, 0, sizeof options);
+    options.deterministic = way->deterministic;
+    options.kv_heads = way->kv_heads;
+    options.block = way->block;
+    return options;
+}
+
 /* Loads libcudnn.so.9, at least 9.18; EBB_UNSUPPORTED says what is missing. The caller closes. */
 enum ebb_status ebb_cudnn_open(struct ebb_ctx *ctx, struct ebb_cudnn **dnn);
 void ebb_cudnn_close(struct ebb_cudnn *dnn); /* accepts NULL */

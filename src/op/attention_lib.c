@@ -20,14 +20,6 @@ struct ebb_attention_lib {
     struct ebb_cudnn_options options;
 };
 
-static struct ebb_cudnn_options options_of(const struct ebb_attention_way *way)
-{
-    struct ebb_cudnn_options options = {.deterministic = way->deterministic,
-                                        .kv_heads = way->kv_heads,
-                                        .block = way->block};
-    return options;
-}
-
 /* The fewest kv heads at once that fill a GPU. */
 static int64_t group_of(const struct ebb_attention_shape *shape, int64_t longest)
 {
@@ -57,7 +49,7 @@ enum ebb_status ebb_attention_lib_create(struct ebb_ctx *ctx, const struct ebb_a
     *lib_out = NULL;
     if (lib == NULL) return EBB_NO_MEMORY;
     lib->ctx = ctx;
-    lib->options = options_of(way);
+    lib->options = ebb_cudnn_options(way);
     enum ebb_status status = ebb_cudnn_open(ctx, &lib->dnn);
     if (status == EBB_OK && cache_dir != NULL) status = ebb_cudnn_set_cache(lib->dnn, cache_dir);
     if (status != EBB_OK) {

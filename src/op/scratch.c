@@ -69,8 +69,6 @@ int64_t ebb_attention_scratch(const struct ebb_attention_shape *shape, enum ebb_
     if (!is_cuda(target)) return ebb_attention_scratch_cpu(shape, tokens, target->threads);
     if (op == EBB_OP_attention_cached || !way->library || !ebb_cudnn_takes(shape, dtype, NULL, 0))
         return backward ? ebb_attention_deltas(shape, tokens) : 0;
-    const struct ebb_cudnn_options options = {.deterministic = way->deterministic,
-                                              .kv_heads = way->kv_heads,
-                                              .block = way->block};
+    const struct ebb_cudnn_options options = ebb_cudnn_options(way);
     return ebb_cudnn_workspace(shape, tokens, longest, backward, &options);
 }

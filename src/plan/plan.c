@@ -167,7 +167,6 @@ static void count_bytes(struct ebb_plan *plan, int64_t transient, int64_t saved_
         if (last->offset + last->bytes > device) device = last->offset + last->bytes;
     }
     plan->device_bytes = device;
-    plan->total_bytes = device + plan->request.overhead_bytes;
     plan->host_bytes = host;
     memset(plan->kind_bytes, 0, sizeof plan->kind_bytes);
     for (int32_t i = 0; i < net->tensor_count; i++)
@@ -175,6 +174,15 @@ static void count_bytes(struct ebb_plan *plan, int64_t transient, int64_t saved_
     plan->kind_bytes[EBB_KIND_SAVED] = saved_bytes <= device - transient ? saved_bytes : 0;
     for (int i = 0; i < EBB_KIND_WORKING; i++) named += plan->kind_bytes[i];
     plan->kind_bytes[EBB_KIND_WORKING] = device - named;
+}
+
+void ebb_plan_set_overhead(struct ebb_plan *plan, int64_t overhead_bytes)
+{
+    struct ebb_plan_request *request = &plan->request;
+    request->overhead_bytes = overhead_bytes;
+    plan->total_bytes = plan->device_bytes + overhead_bytes;
+    plan->fits = (request->device_budget == 0 || plan->total_bytes <= request->device_budget) &&
+                 (request->host_budget == 0 || plan->host_bytes <= request->host_budget);
 }
 
 static void drop_programs(struct ebb_plan *plan)
@@ -199,8 +207,7 @@ static enum ebb_status make_programs(struct ebb_ctx *ctx, struct ebb_plan *plan,
     plan->bytes_out = plan->bytes_in = 0;
     if (plan->programs[EBB_PROGRAM_TRAIN])
         ebb_program_traffic(plan->programs[EBB_PROGRAM_TRAIN], &plan->bytes_out, &plan->bytes_in);
-    plan->fits = (request->device_budget == 0 || plan->total_bytes <= request->device_budget) &&
-                 (request->host_budget == 0 || plan->host_bytes <= request->host_budget);
+    ebb_plan_set_overhead(plan, request->overhead_bytes);
     return EBB_OK;
 }
 

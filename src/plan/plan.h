@@ -58,6 +58,8 @@ struct ebb_plan {
 enum ebb_status ebb_plan_create(struct ebb_ctx *ctx, const struct ebb_plan_request *request,
                                 struct ebb_plan **plan);
 void ebb_plan_free(struct ebb_ctx *ctx, struct ebb_plan *plan); /* accepts NULL */
+/* The overhead as it turned out: the plan stays as it is, `total_bytes` and `fits` follow. */
+void ebb_plan_set_overhead(struct ebb_plan *plan, int64_t overhead_bytes);
 
 /* Tile and chunk sizes for a model: by width, vocabulary and capacity, never by budget. */
 void ebb_numerics_choose(struct ebb_numerics *numerics, int64_t vocab,

@@ -401,10 +401,7 @@ static_assert(sizeof change_table / sizeof change_table[0] <= EBB_FIT_CHANGES,
 static bool fits_here(const struct ebb_setup *setup, const struct ebb_plan *plan)
 {
     int64_t machine = setup->request.device_budget == 0 ? ebb_host_bytes_total() : 0;
-    /* Numbers may have been measured since the plan was made. */
-    int64_t budget = setup->request.device_budget;
-    return plan->fits && (budget == 0 || plan->total_bytes <= budget) &&
-           (machine == 0 || plan->total_bytes + plan->host_bytes <= machine);
+    return plan->fits && (machine == 0 || plan->total_bytes + plan->host_bytes <= machine);
 }
 
 /* Plans the trial. A change that cannot be planned is no advice: its error is forgotten, for the

@@ -45,7 +45,6 @@ struct ebb_amount {
 
 /* Values of choices, in the order in which options_table.c lists them. */
 enum ebb_dtype_key { EBB_DTYPE_KEY_AUTO, EBB_DTYPE_KEY_FLOAT32, EBB_DTYPE_KEY_BFLOAT16 };
-enum ebb_attention_key { EBB_ATTENTION_KEY_AUTO, EBB_ATTENTION_KEY_CUDNN, EBB_ATTENTION_KEY_PLAIN };
 enum ebb_device_key { EBB_DEVICE_KEY_AUTO, EBB_DEVICE_KEY_CPU, EBB_DEVICE_KEY_CUDA };
 enum ebb_optim_key { EBB_OPTIM_KEY_ADAMW, EBB_OPTIM_KEY_SGD };
 enum ebb_strategy_key { EBB_STRATEGY_KEY_NO, EBB_STRATEGY_KEY_STEPS, EBB_STRATEGY_KEY_EPOCH };
@@ -146,7 +145,7 @@ struct ebb_config {
     int device; /* enum ebb_device_key */
     int64_t threads;
     bool deterministic;
-    int attn_implementation; /* enum ebb_attention_key */
+    int attn_implementation; /* enum ebb_attention_choice */
     /* output of plan, data, eval and tokenize */
     bool json;
     /* generation */

@@ -108,8 +108,7 @@ static enum ebb_status fill_machine(struct ebb_setup *setup)
     request->threads = (int)config->threads;
     request->backend = ebb_config_backend(config);
     request->deterministic = config->deterministic;
-    request->plain_attention = config->attn_implementation == EBB_ATTENTION_KEY_PLAIN;
-    request->cudnn_attention = config->attn_implementation == EBB_ATTENTION_KEY_CUDNN;
+    request->attention = (enum ebb_attention_choice)config->attn_implementation;
     request->device_budget = ebb_setup_budget(&config->memory_budget, request->backend);
     setup->budget_given = request->device_budget > 0;
     if (request->backend == EBB_BACKEND_CUDA) {

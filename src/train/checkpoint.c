@@ -564,16 +564,16 @@ static enum ebb_status check_numerics(struct ebb_ctx *ctx, const char *path, con
     if (!json_is_object(record))
         return EBB_FAIL(ctx, EBB_BAD_FILE, "%s: no object 'numerics'", path);
     EBB_TRY(read_numerics(ctx, path, record, &had));
-    if (had.storage == now->storage && had.tile_tokens == now->tile_tokens &&
-        had.head_chunk == now->head_chunk && had.threads == now->threads &&
-        strcmp(had.backend, now->backend) == 0 && same_way(&had.attention, &now->attention))
-        return EBB_OK;
     if (!same_way(&had.attention, &now->attention))
         return EBB_FAIL(ctx, EBB_BAD_CONFIG,
                         "cannot resume bit for bit: '%s' was made with attention that ran another "
                         "way (%s, %s)",
                         path, had.attention.library ? had.attention_library : "plain kernels",
                         had.attention.deterministic ? "deterministic" : "not deterministic");
+    if (had.storage == now->storage && had.tile_tokens == now->tile_tokens &&
+        had.head_chunk == now->head_chunk && had.threads == now->threads &&
+        strcmp(had.backend, now->backend) == 0)
+        return EBB_OK;
     return EBB_FAIL(ctx, EBB_BAD_CONFIG,
                     "cannot resume bit for bit: '%s' was made with tiles of %" PRId64
                     " tokens, head chunks of %" PRId64 ", %d threads on %s, this run has %" PRId64

@@ -58,11 +58,11 @@ static enum ebb_status check_way(struct ebb_engine *engine, const struct ebb_att
         return EBB_FAIL(engine->ctx, EBB_BAD_CONFIG,
                         "the checkpoint was made without deterministic: true, and a run that goes "
                         "on from it keeps its numbers\ntry:   deterministic: false");
-    if (request->plain_attention && had->library)
+    if (request->attention == EBB_ATTENTION_PLAIN && had->library)
         return EBB_FAIL(engine->ctx, EBB_BAD_CONFIG,
                         "the checkpoint was made with attention through cuDNN, and a run that goes "
                         "on from it keeps its numbers\ntry:   attn_implementation: auto");
-    if (request->cudnn_attention && !had->library)
+    if (request->attention == EBB_ATTENTION_CUDNN && !had->library)
         return EBB_FAIL(engine->ctx, EBB_BAD_CONFIG,
                         "the checkpoint was made with attention by plain kernels, and a run that "
                         "goes on from it keeps its numbers\ntry:   attn_implementation: auto");
@@ -74,8 +74,16 @@ static enum ebb_status check_way(struct ebb_engine *engine, const struct ebb_att
     return EBB_OK;
 }
 
-/* How attention runs: as the checkpoint's did, or the best way for this model. */
-static enum ebb_status settle_attention(struct ebb_engine *engine, struct ebb_numerics *numerics)
+static void warn_of_plain(struct ebb_engine *engine, const char *cause, const char *why)
+{
+    if (engine->request.storage == EBB_BF16)
+        ebb_warn_once(engine->ctx, "attention.plain",
+                      "attention runs on Ebb's own kernels, which use no tensor cores: %s%s", cause,
+                      why);
+}
+
+/* The best way for this model, within what was asked for. */
+static enum ebb_status choose_way(struct ebb_engine *engine, struct ebb_attention_way *way)
 {
     const struct ebb_engine_request *request = &engine->request;
     const struct ebb_model_config *c = engine->config;
@@ -84,37 +92,41 @@ static enum ebb_status settle_attention(struct ebb_engine *engine, struct ebb_nu
                                               .qk_dim = c->head_dim,
                                               .v_dim = c->head_dim};
     char why[160] = "";
-    if (request->backend == EBB_BACKEND_CPU) {
-        numerics->attention.deterministic = true;
+    if (request->attention == EBB_ATTENTION_PLAIN) {
+        way->deterministic = true;
+        warn_of_plain(engine, "attn_implementation asks for them", "");
         return EBB_OK;
     }
-    if (request->numerics) EBB_TRY(check_way(engine, &request->numerics->attention));
-    if (request->numerics)
-        numerics->attention = request->numerics->attention;
-    else if (request->plain_attention)
-        numerics->attention.deterministic = true;
-    else
-        numerics->attention = ebb_attention_way(&shape, request->storage,
-                                                request->capacity.doc_tokens,
-                                                request->deterministic, why, sizeof why);
-    if (!numerics->attention.library) {
-        if (request->numerics) return EBB_OK;
-        if (request->cudnn_attention)
-            return EBB_FAIL(engine->ctx, EBB_BAD_CONFIG,
-                            "attn_implementation: cudnn: cuDNN cannot take this model's attention: "
-                            "%s\ntry:   attn_implementation: auto",
-                            why);
-        if (request->storage == EBB_BF16)
-            ebb_warn_once(engine->ctx, "attention.plain",
-                          "attention runs on Ebb's own kernels, which use no tensor cores: %s%s",
-                          request->plain_attention ? "attn_implementation asks for them"
-                                                   : "cuDNN cannot take this model's: ",
-                          why);
+    *way = ebb_attention_way(&shape, request->storage, request->capacity.doc_tokens,
+                             request->deterministic, why, sizeof why);
+    if (way->library) return EBB_OK;
+    if (request->attention == EBB_ATTENTION_CUDNN)
+        return EBB_FAIL(engine->ctx, EBB_BAD_CONFIG,
+                        "attn_implementation: cudnn: cuDNN cannot take this model's attention: "
+                        "%s\ntry:   attn_implementation: auto",
+                        why);
+    warn_of_plain(engine, "cuDNN cannot take this model's: ", why);
+    return EBB_OK;
+}
+
+/* How attention runs: as the checkpoint's did, or the best way. */
+static enum ebb_status settle_attention(struct ebb_engine *engine, struct ebb_numerics *numerics)
+{
+    const struct ebb_engine_request *request = &engine->request;
+    struct ebb_attention_way *way = &numerics->attention;
+    if (request->backend == EBB_BACKEND_CPU) {
+        way->deterministic = true;
         return EBB_OK;
+    }
+    if (request->numerics) {
+        EBB_TRY(check_way(engine, &request->numerics->attention));
+        *way = request->numerics->attention;
+    } else {
+        EBB_TRY(choose_way(engine, way));
     }
     /* Decoding is by plain kernels in any case. */
-    if (!request->train && !request->evaluate) return EBB_OK;
-    EBB_TRY(ebb_attention_lib_create(engine->ctx, &numerics->attention, request->cache_dir,
+    if (!way->library || (!request->train && !request->evaluate)) return EBB_OK;
+    EBB_TRY(ebb_attention_lib_create(engine->ctx, way, request->cache_dir,
                                      &engine->libs.attention));
     snprintf(numerics->attention_library, sizeof numerics->attention_library, "%s",
              ebb_attention_lib_version(engine->libs.attention));

@@ -19,6 +19,13 @@ extern "C" {
 
 struct ebb_engine;
 
+/* What computes attention on a GPU. */
+enum ebb_attention_choice {
+    EBB_ATTENTION_AUTO,  /* cuDNN where it takes the model's heads, else Ebb's own kernels */
+    EBB_ATTENTION_CUDNN, /* cuDNN, or it is an error */
+    EBB_ATTENTION_PLAIN  /* Ebb's own kernels */
+};
+
 struct ebb_engine_request {
     const char *model_dir; /* config.json, weights; for `ebb plan` alone config.json is enough */
     /* An existing adapter to load, to go on training, to evaluate, to generate; or NULL. */
@@ -39,8 +46,7 @@ struct ebb_engine_request {
     int64_t overhead_bytes;
     enum ebb_backend backend;
     bool deterministic;                  /* GPU: attention's backward too */
-    bool plain_attention;                /* GPU: without cuDNN */
-    bool cudnn_attention;                /* GPU: with it, or it is an error */
+    enum ebb_attention_choice attention; /* GPU */
     const char *cache_dir;               /* GPU: where plans of attention are kept; NULL: nowhere */
     int threads;                         /* of the CPU backend; 0: all */
     uint64_t seed;                       /* of adapter starts and dropout */

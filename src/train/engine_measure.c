@@ -62,6 +62,5 @@ enum ebb_status ebb_engine_measure(struct ebb_engine *engine, int64_t *overhead_
 
 void ebb_engine_set_overhead(struct ebb_engine *engine, int64_t overhead_bytes)
 {
-    engine->request.overhead_bytes = engine->plan->request.overhead_bytes = overhead_bytes;
-    engine->plan->total_bytes = engine->plan->device_bytes + overhead_bytes;
+    ebb_plan_set_overhead(engine->plan, overhead_bytes);
 }
