@@ -47,11 +47,10 @@ enum ebb_status ebb_vocab_check_labels(const struct ebb_op_env *env, const char 
                             (long long)(row0 + i), (long long)token, (long long)targets->cols);
         }
         if (target[token] < 0 || target[token] >= vocab) {
-            return EBB_FAIL(
-                env->ctx, EBB_FAILED,
-                "%s: the target of token %lld is %d, outside the vocabulary of %lld; "
-                "does the tokenizer belong to this model?",
-                op, (long long)token, (int)target[token], (long long)vocab);
+            return EBB_FAIL(env->ctx, EBB_FAILED,
+                            "%s: the target of token %lld is %d, outside the vocabulary of %lld; "
+                            "does the tokenizer belong to this model?",
+                            op, (long long)token, (int)target[token], (long long)vocab);
         }
     }
     return EBB_OK;
