@@ -65,6 +65,21 @@ build() {
     build_in build OFF "${@:-all}"
 }
 
+# check_gpus LIST: ALL, AUTO, or compute capabilities without the dot, from 80 on.
+check_gpus() {
+    case $1 in ALL | AUTO) return ;; esac
+    for gpu in $(echo "$1" | tr ';' ' '); do
+        case $gpu in
+        [89][0-9] | [89][0-9][a-z] | 1[0-9][0-9] | 1[0-9][0-9][a-z]) ;;
+        *)
+            echo "./do bundle: --gpus $1: '$gpu' is no GPU that Ebb runs on; such as 80 (A100), 86, 89, 90a (H100, H200)," \
+                "100, 120, with ';' between them, or ALL" >&2
+            exit 2
+            ;;
+        esac
+    done
+}
+
 # bundle [--tests] [--gpus LIST] [FOLDER]
 bundle() {
     tests="" gpus=ALL folder=""
@@ -74,9 +89,10 @@ bundle() {
         --gpus)
             [ $# -gt 1 ] || { usage >&2; exit 2; }
             gpus=$2
+            check_gpus "$gpus"
             shift
             ;;
-        -*) usage >&2; exit 2 ;;
+        -*) echo "./do bundle: unknown option '$1'" >&2; usage >&2; exit 2 ;;
         /*) folder=$1 ;;
         *) folder=$from/$1 ;;
         esac

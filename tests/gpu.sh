@@ -49,9 +49,9 @@ count() {
         END { print cases + 0, ok + 0, skipped + 0 }'
 }
 
-# run_test PROGRAM
+# run_test PROGRAM [NAME]
 run_test() {
-    name=$(basename "$1")
+    name=${2:-$(basename "$1")}
     from=$(date +%s)
     left=$((all - (from - began)))
     [ "$left" -gt 0 ] || { report "$name" 0 1 0 0 "not run: $all s are over"; return; }
@@ -98,6 +98,7 @@ run_program() {
         '"$bin/ebb" init tiny-llama "$work/model" --tokenizer bytes' \
         'sft kept dtype=float32' \
         'sft moved dtype=float32 gradient_checkpointing=true activation_offloading=true' \
+        'grep -q "\"bytes_out\": [1-9]" "$work/moved/metrics.jsonl"' \
         'cmp "$work/kept/adapter_model.safetensors" "$work/moved/adapter_model.safetensors"' \
         'sft half dtype=bfloat16' \
         '"$bin/ebb" generate model_name_or_path="$work/half" device=cuda prompt="How many" max_new_tokens=8'; do
@@ -113,6 +114,11 @@ echo "$gpu"
 for test in "$bin"/test_device_cuda* "$bin"/test_op_* "$bin"/test_train_*; do
     [ -f "$test" ] && [ -x "$test" ] && run_test "$test"
 done
+# Once more as where host memory cannot be pinned.
+EBB_TEST_PAGEABLE=1
+export EBB_TEST_PAGEABLE
+run_test "$bin/test_train_policy" pageable_policy
+unset EBB_TEST_PAGEABLE
 run_program
 if [ "$failed" -gt 0 ]; then
     echo "what they printed is in $logs"

@@ -11,8 +11,8 @@ set -u
 folder=${1:-$(dirname "$0")}
 sanitizer=${2:-}
 logs=${3:-}
-limit=100 # seconds of one program under one tool
-all=340   # seconds of one tool; the four run side by side
+limit=150 # seconds of one program under one tool
+all=420   # seconds of one tool; the four run side by side
 tools="memcheck racecheck synccheck initcheck"
 
 folder=$(cd "$folder" && pwd) || exit 2
@@ -112,12 +112,13 @@ run_tool() {
     for test in "$bin"/test_op_*; do
         [ -x "$test" ] || continue
         case $test in
-        *_dnn | *_matmul | *_slots | *_table | *'*') ;; # the libraries' kernels, or none
+        *_dnn | *_matmul | *_large_products | *_slots | *_table | *'*') ;; # the libraries' kernels, or none
         *) run_one "$1" "$(basename "$test")" "$test" ;;
         esac
     done
-    # initcheck follows plain stores only: fp32, whose products use nothing else.
-    [ "$1" = initcheck ] || run_one "$1" model_bfloat16 "$bin/test_train_gpu" own-allocations
+    # initcheck follows plain stores only, and racecheck breaks down in cuBLASLt's bf16 kernels: fp32, whose products
+    # use nothing else.
+    [ "$1" = initcheck ] || [ "$1" = racecheck ] || run_one "$1" model_bfloat16 "$bin/test_train_gpu" own-allocations
     run_one "$1" model_float32 "$bin/test_train_gpu" own-allocations float32
 }
 

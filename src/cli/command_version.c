@@ -11,14 +11,18 @@ static enum ebb_status print_devices(struct ebb_cli *cli)
 {
     const struct ebb_device_options options = {.backend = EBB_BACKEND_CUDA};
     struct ebb_device *device = NULL;
-    char why[160] = "";
+    char why[EBB_BACKEND_WHY] = "";
     bool there = ebb_backend_is_there(EBB_BACKEND_CUDA, why, sizeof why);
     printf("devices: cpu%s\n", there ? ", cuda" : "");
     if (!there) {
         printf("cuda: %s\n", why);
         return EBB_OK;
     }
-    EBB_TRY(ebb_device_create(cli->ctx, &options, &device));
+    if (ebb_device_create(cli->ctx, &options, &device) != EBB_OK) {
+        printf("cuda: %s\n", ebb_error_text(cli->ctx));
+        ebb_error_clear(cli->ctx);
+        return EBB_OK;
+    }
     printf("cuda: %s\n", ebb_device_name(device));
     ebb_device_free(device);
     return EBB_OK;

@@ -121,7 +121,7 @@ enum ebb_bytes_way {
  * question to the driver, not one for every command. `way` may be NULL. */
 int64_t ebb_device_bytes_process(const struct ebb_device *device, enum ebb_bytes_way *way);
 /* Of that, what lies outside the DEVICE space: context, libraries, kernels, tests' blocks. -1:
- * unknown. 0 on the CPU backend. */
+ * not counted by the driver. 0 on the CPU backend. */
 int64_t ebb_device_bytes_overhead(const struct ebb_device *device);
 
 /* The host's hand on either space, at once: what is enqueued must not touch the ranges (sync

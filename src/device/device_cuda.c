@@ -92,11 +92,28 @@ enum ebb_status ebb_cuda_direct(struct ebb_cuda_device *own, cudaError_t error, 
 /* ---- is it there ----------------------------------------------------------------------------- */
 
 /* This build needs a driver of the runtime's major version. */
+/* Attributes need no context. */
+static bool is_able(char *why, size_t why_bytes)
+{
+    int ordinal = 0, major = 0, minor = 0;
+    if (cudaGetDevice(&ordinal) != cudaSuccess ||
+        cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, ordinal) != cudaSuccess ||
+        cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, ordinal) != cudaSuccess ||
+        major * 10 + minor >= CAPABILITY_LOWEST)
+        return true; /* what cannot be asked shows when the device is created */
+    if (why != NULL)
+        snprintf(why, why_bytes,
+                 "the GPU has compute capability %d.%d; Ebb needs 8.0 or higher (bfloat16), which "
+                 "began with the A100 and the RTX 30 series",
+                 major, minor);
+    return false;
+}
+
 static bool cuda_is_there(char *why, size_t why_bytes)
 {
     int count = 0, driver = 0;
     cudaError_t error = cudaGetDeviceCount(&count);
-    if (error == cudaSuccess && count > 0) return true;
+    if (error == cudaSuccess && count > 0) return is_able(why, why_bytes);
     if (error != cudaSuccess) (void)cudaGetLastError();
     if (why == NULL) return false;
     if (cudaDriverGetVersion(&driver) != cudaSuccess) driver = 0;
@@ -384,7 +401,7 @@ static enum ebb_status describe(struct ebb_cuda_device *own)
         return EBB_FAIL(ctx, EBB_DEVICE,
                         "%s: this build has no code for this GPU\n"
                         "try:   a build with -DEBB_CUDA_ARCHITECTURES=%d, or with the preset "
-                        "'cuda-release' for all",
+                        "'cuda-release' for all; or device: cpu",
                         own->base.name, facts.major * 10 + facts.minor);
     }
     return EBB_OK;

@@ -1,5 +1,6 @@
 /* What the files of the CUDA backend share: device_cuda.c (queues, sync, life),
- * device_cuda_memory.c (both spaces), device_cuda_ticket.c, device_cuda_kernels.cu.
+ * device_cuda_memory.c (the arena, the host's hand on it), device_cuda_slab.c (the host space),
+ * device_cuda_ticket.c, device_cuda_process.c (what the driver counts), device_cuda_kernels.cu.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef EBB_DEVICE_CUDA_INT_H
 #define EBB_DEVICE_CUDA_INT_H

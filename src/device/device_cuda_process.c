@@ -238,7 +238,8 @@ int64_t ebb_cuda_bytes_overhead(const struct ebb_device *device)
 {
     enum ebb_bytes_way way;
     int64_t bytes = ebb_cuda_bytes_process(device, &way);
-    return bytes < 0 ? -1 : bytes - device->space[EBB_SPACE_DEVICE].bytes;
+    /* A difference has in it what other processes did meanwhile. */
+    return way != EBB_BYTES_COUNTED ? -1 : bytes - device->space[EBB_SPACE_DEVICE].bytes;
 }
 
 /* ---- the whole GPU --------------------------------------------------------------------------- */

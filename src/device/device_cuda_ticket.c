@@ -7,7 +7,8 @@
  *
  * Host functions of a device that is lost may never run, so signals are listed until they have:
  * what is still owed then makes its ticket fail. Either the host function or that failure has the
- * signal, never both. SPDX-License-Identifier: Apache-2.0 */
+ * signal, never both.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "device/device_cuda_int.h"
 
 #include <inttypes.h>
@@ -177,7 +178,10 @@ enum ebb_status ebb_cuda_queue_ticket_signal(struct ebb_device *device, enum ebb
     }
     free_run_signals(own);
     struct ebb_cuda_signal *signal = ebb_mem_alloc(device->ctx, sizeof *signal);
-    if (signal == NULL) return EBB_NO_MEMORY;
+    if (signal == NULL) {
+        ebb_cuda_ticket_fail(ticket, EBB_NO_MEMORY);
+        return EBB_NO_MEMORY;
+    }
     signal->ticket = ticket_of(ticket);
     signal->value = value;
     atomic_init(&signal->state, SIGNAL_OWED);

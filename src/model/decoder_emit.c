@@ -837,8 +837,8 @@ static enum ebb_status prefetch(struct emitter *e, int64_t layer)
 
 /* ---- backward of a layer ---- */
 
-/* The gradient of o's projection's input, tile t: into d_o where that has room for the tail, else by
- * way of a tile that has. */
+/* The gradient of the output projection's input, tile t: into d_o where that has room for the tail,
+ * else by way of a tile that has. */
 static enum ebb_status backward_o(struct emitter *e, int64_t layer, const struct ebb_matrix *o,
                                   const struct mlp *m, int64_t t, struct ebb_view dx,
                                   const struct ebb_matrix *d_tile, const struct ebb_matrix *d_o)

@@ -646,7 +646,8 @@ static enum ebb_status launch(const struct ebb_op_env *env, const char *op,
         void (*kernel)(struct call<T>) = kernels->of[half][size];
         c.blocks = (int)ebb_ceil_div(c.tokens, rows) + c.docs; /* at most */
         cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
-        kernel<<<(unsigned)(c.blocks * heads), THREADS, (size_t)bytes, ebb_stream(env)>>>(c);
+        kernel<<<ebb_blocks((int64_t)c.blocks * heads), THREADS, (size_t)bytes,
+                 ebb_stream(env)>>>(c);
         return ebb_launched(env, op);
     }
     return EBB_FAIL(env->ctx, EBB_UNSUPPORTED,
@@ -725,7 +726,7 @@ static enum ebb_status backward(const struct ebb_op_env *env,
     c.dk_stride = args->dk.stride;
     c.dv_stride = args->dv.stride;
     int64_t deltas = ebb_ceil_div(tokens * c.heads, THREADS / 32);
-    delta_kernel<<<(unsigned)deltas, THREADS, 0, ebb_stream(env)>>>(c);
+    delta_kernel<<<ebb_blocks(deltas), THREADS, 0, ebb_stream(env)>>>(c);
     EBB_TRY(ebb_launched(env, op));
     int both = line_of(c.d) + line_of(c.e), facts = 2; /* lse and delta of a query */
     EBB_TRY(launch(env, op, &dq, c, both, both, c.d, c.heads));
@@ -766,7 +767,7 @@ static enum ebb_status cached(const struct ebb_op_env *env, const struct ebb_att
         call_of<T>(env, &args->shape, &args->q, &args->k, &args->v, &args->o, tokens);
     c.offset = (int)env->step->cached;
     if (tokens >= FEW_ROWS) return launch_forward(env, "attention_cached", c);
-    row_kernel<<<(unsigned)(tokens * c.heads), THREADS, 0, ebb_stream(env)>>>(c);
+    row_kernel<<<ebb_blocks(tokens * c.heads), THREADS, 0, ebb_stream(env)>>>(c);
     return ebb_launched(env, "attention_cached");
 }
 

@@ -252,6 +252,15 @@ static enum ebb_status check_work(const struct work *w)
                             "cuDNN's attention wants rows aligned to 16 bytes: operand %d has a "
                             "stride of %" PRId64 " elements",
                             i, o->line);
+        /* cuDNN 9.19 computes wrong gradients there, and says nothing. */
+        if (w->frame.rows * o->line > INT32_MAX)
+            return EBB_FAIL(w->ctx, EBB_UNSUPPORTED,
+                            "cuDNN's attention is not to be trusted with matrices of more than "
+                            "2147483647 elements: %" PRId64 " tokens with %" PRId64
+                            " elements from one to the next are too many\n"
+                            "try:   a max_length of up to %" PRId64
+                            ", or attn_implementation: plain",
+                            w->frame.rows, o->line, INT32_MAX / o->line);
     }
     if (w->taken <= w->scratch_bytes) return EBB_OK;
     return EBB_FAIL(w->ctx, EBB_UNSUPPORTED,

@@ -99,7 +99,9 @@ static bool suits(const char *file, void *(*symbol)(void *handle, const char *na
 static enum ebb_status open_file(struct ebb_cudnn *dnn)
 {
     static const char hint[] = "install cuDNN 9.18 or newer, or activate a Python environment that "
-                               "has it (pip install nvidia-cudnn-cu13)";
+                               "has it (pip install nvidia-cudnn-cu13); "
+                               "attn_implementation: plain does without, slower, and device: cpu "
+                               "needs none of it";
     static const struct ebb_library_version version = {.wanted = "9.18 or newer", .suits = suits};
     EBB_TRY(ebb_library_open_version(dnn->library.ctx, "libcudnn.so.9", hint, &version,
                                      &dnn->library.file));
@@ -155,7 +157,6 @@ enum ebb_status ebb_cudnn_set_cache(struct ebb_cudnn *dnn, const char *dir)
     ebb_mem_free(dnn->library.ctx, dnn->cache);
     dnn->cache = NULL;
     if (dir == NULL) return EBB_OK;
-    EBB_TRY(ebb_dir_create(dnn->library.ctx, dir));
     dnn->cache = ebb_mem_strdup(dnn->library.ctx, dir);
     return dnn->cache == NULL ? EBB_NO_MEMORY : EBB_OK;
 }
@@ -283,7 +284,8 @@ static void make_plan(struct ebb_cudnn *dnn, struct ebb_cudnn_graph *g, struct p
     if (g->status != EBB_OK) return;
     calls->cudnnGetLastErrorString(text, sizeof text);
     g->status = EBB_FAIL(dnn->library.ctx, EBB_UNSUPPORTED,
-                         "%s has no engine for it among %" PRId64 " proposed: %s; %s",
+                         "%s has no engine for it among %" PRId64 " proposed: %s; %s\n"
+                         "try:   attn_implementation: plain",
                          dnn->library.version, count, dnn->library.doing, text);
 }
 
@@ -403,6 +405,7 @@ static enum ebb_status write_plan(struct ebb_cudnn *dnn, const struct plan *plan
     enum ebb_status status = path == NULL ? EBB_NO_MEMORY : EBB_OK;
     if (status == EBB_OK) status = ebb_str_add(dnn->library.ctx, &all, title, strlen(title));
     if (status == EBB_OK) status = plan_text(dnn, plan, &all);
+    if (status == EBB_OK) status = ebb_dir_create(dnn->library.ctx, dnn->cache);
     if (status == EBB_OK) status = ebb_file_write(dnn->library.ctx, path, all.data, all.bytes);
     ebb_str_free(dnn->library.ctx, &all);
     ebb_mem_free(dnn->library.ctx, path);
@@ -478,7 +481,7 @@ static enum ebb_status find_plan(struct ebb_cudnn *dnn, const struct ebb_cudnn_k
     describe_work(dnn, key);
     return EBB_FAIL(dnn->library.ctx, EBB_UNSUPPORTED,
                     "%s wants %" PRId64 " bytes of workspace for attention and was given %" PRId64
-                    ": %s",
+                    ": %s\ntry:   attn_implementation: plain",
                     dnn->library.version, plan->workspace, workspace_bytes, dnn->library.doing);
 }
 

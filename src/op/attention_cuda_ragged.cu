@@ -64,7 +64,7 @@ int ebb_cudnn_fill_piece(int64_t queries, int64_t keys, const struct ebb_cudnn_l
 int ebb_cudnn_add(float *sum, int64_t sum_stride, const void *part, int64_t part_stride,
                   int64_t rows, int64_t cols, void *stream)
 {
-    add_kernel<<<(unsigned)ebb_ceil_div(rows * cols, 256), 256, 0, (cudaStream_t)stream>>>(
+    add_kernel<<<ebb_blocks(ebb_ceil_div(rows * cols, 256)), 256, 0, (cudaStream_t)stream>>>(
         sum, sum_stride, (const ebb_bf16 *)part, part_stride, rows, cols);
     return (int)cudaGetLastError();
 }
@@ -72,7 +72,7 @@ int ebb_cudnn_add(float *sum, int64_t sum_stride, const void *part, int64_t part
 int ebb_cudnn_store(void *to, int64_t to_stride, const float *sum, int64_t sum_stride,
                     int64_t rows, int64_t cols, void *stream)
 {
-    store_kernel<<<(unsigned)ebb_ceil_div(rows * cols, 256), 256, 0, (cudaStream_t)stream>>>(
+    store_kernel<<<ebb_blocks(ebb_ceil_div(rows * cols, 256)), 256, 0, (cudaStream_t)stream>>>(
         (ebb_bf16 *)to, to_stride, sum, sum_stride, rows, cols);
     return (int)cudaGetLastError();
 }

@@ -47,10 +47,11 @@ struct ebb_cudnn_options {
 enum ebb_status ebb_cudnn_open(struct ebb_ctx *ctx, struct ebb_cudnn **dnn);
 void ebb_cudnn_close(struct ebb_cudnn *dnn); /* accepts NULL */
 const char *ebb_cudnn_version(const struct ebb_cudnn *dnn); /* "cuDNN 9.19.0"; borrowed */
-/* Plans are kept in files of this folder, which is created, and read from there. NULL: no files.
- * A plan's file is named by a hash of its first line: cuDNN's version, the GPU's name, its
- * multiprocessors, the driver's version, the form of our graphs and a hash of the whole key. What
- * follows is the library's own text of the plan. A file that cannot be used is built anew. */
+/* Plans are kept in files of this folder, which is made when one is written, and read from there.
+ * NULL: no files. A plan's file is named by a hash of its first line: cuDNN's version, the GPU's
+ * name and multiprocessors, the driver's version, the form of our graphs and a hash of the whole
+ * key. What follows is the library's own text of the plan. A file that cannot be used is built
+ * anew. */
 enum ebb_status ebb_cudnn_set_cache(struct ebb_cudnn *dnn, const char *dir);
 
 /* Does cuDNN take attention of this shape and type? `why` (may be NULL) gets a sentence where not.

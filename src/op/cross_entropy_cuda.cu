@@ -83,11 +83,11 @@ enum ebb_status ebb_cross_entropy_cuda(const struct ebb_op_env *env,
     const int32_t *label_rows = ebb_data<const int32_t>(env, &args->label_rows) + logits->row0;
     const float *z = ebb_data<const float>(env, logits);
     if (!ebb_present(dlogits) || dlogits->dtype == EBB_F32)
-        row_kernel<<<(unsigned)rows, THREADS, 0, ebb_stream(env)>>>(
+        row_kernel<<<ebb_blocks(rows), THREADS, 0, ebb_stream(env)>>>(
             z, logits->stride, logits->cols, targets, args->targets.cols, label_rows,
             ebb_data<float>(env, dlogits), dlogits->stride, facts);
     else
-        row_kernel<<<(unsigned)rows, THREADS, 0, ebb_stream(env)>>>(
+        row_kernel<<<ebb_blocks(rows), THREADS, 0, ebb_stream(env)>>>(
             z, logits->stride, logits->cols, targets, args->targets.cols, label_rows,
             ebb_data<ebb_bf16>(env, dlogits), dlogits->stride, facts);
     sum_kernel<<<1, SUM_THREADS, 0, ebb_stream(env)>>>(facts, rows,

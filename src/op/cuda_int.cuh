@@ -70,6 +70,14 @@ static inline int64_t ebb_ceil_div(int64_t a, int64_t b)
     return (a + b - 1) / b;
 }
 
+/* A grid's x from a count. Along y a GPU takes 65535 blocks, so whatever grows with rows or columns
+ * goes into x; more than that takes are more elements than any GPU's memory. */
+static inline unsigned ebb_blocks(int64_t count)
+{
+    EBB_ASSERT(count > 0 && count <= INT32_MAX);
+    return (unsigned)count;
+}
+
 /* After a launch. */
 static inline enum ebb_status ebb_launched(const struct ebb_op_env *env, const char *op)
 {
@@ -111,7 +119,7 @@ static __global__ void ebb_add_lines_kernel(const float *lines, int64_t count, i
 static inline void ebb_add_lines(const struct ebb_op_env *env, const float *lines, int64_t count,
                                  int64_t stride, int64_t cols, float *sum)
 {
-    ebb_add_lines_kernel<<<(unsigned)ebb_ceil_div(cols, 128), 128, 0, ebb_stream(env)>>>(
+    ebb_add_lines_kernel<<<ebb_blocks(ebb_ceil_div(cols, 128)), 128, 0, ebb_stream(env)>>>(
         lines, count, stride, cols, sum);
 }
 

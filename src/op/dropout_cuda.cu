@@ -9,11 +9,11 @@ enum { THREADS = 256 };
 template <typename T>
 static __global__ void dropout_kernel(const T *x, int64_t x_stride, T *y, int64_t y_stride,
                                       int64_t cols, int64_t row0, uint64_t key, float p,
-                                      int accumulate)
+                                      int accumulate, unsigned across)
 {
-    int64_t i = blockIdx.x;
+    int64_t i = blockIdx.x / across; /* so many blocks have a row */
     uint64_t first = (uint64_t)(row0 + i) * (uint64_t)cols;
-    uint64_t counter = first / 4 + (uint64_t)blockIdx.y * blockDim.x + threadIdx.x;
+    uint64_t counter = first / 4 + (uint64_t)(blockIdx.x % across) * blockDim.x + threadIdx.x;
     if (counter > (first + (uint64_t)cols - 1) / 4) return;
     uint32_t words[4];
     ebb_philox_device(key, counter, words);
@@ -36,14 +36,15 @@ enum ebb_status ebb_dropout_cuda(const struct ebb_op_env *env, const struct ebb_
     if (rows == 0 || cols == 0) return EBB_OK;
     const struct ebb_step *step = env->step;
     uint64_t key = ebb_random_key(step->seed, step->step, step->micro, step->rank, args->instance);
-    dim3 grid((unsigned)rows, (unsigned)ebb_ceil_div(cols / 4 + 2, THREADS));
+    unsigned across = ebb_blocks(ebb_ceil_div(cols / 4 + 2, THREADS));
+    unsigned grid = ebb_blocks(rows * across);
     if (x->dtype == EBB_F32)
         dropout_kernel<<<grid, THREADS, 0, ebb_stream(env)>>>(
             ebb_data<const float>(env, x), x->stride, ebb_data<float>(env, y), y->stride, cols,
-            x->row0, key, args->p, args->accumulate);
+            x->row0, key, args->p, args->accumulate, across);
     else
         dropout_kernel<<<grid, THREADS, 0, ebb_stream(env)>>>(
             ebb_data<const ebb_bf16>(env, x), x->stride, ebb_data<ebb_bf16>(env, y), y->stride,
-            cols, x->row0, key, args->p, args->accumulate);
+            cols, x->row0, key, args->p, args->accumulate, across);
     return ebb_launched(env, "dropout");
 }

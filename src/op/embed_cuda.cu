@@ -27,11 +27,11 @@ enum ebb_status ebb_embed_forward_cuda(const struct ebb_op_env *env,
     if (rows == 0) return EBB_OK;
     const int32_t *ids = ebb_data<const int32_t>(env, &args->ids) + y->row0;
     if (y->dtype == EBB_F32)
-        forward_kernel<<<(unsigned)rows, THREADS, 0, ebb_stream(env)>>>(
+        forward_kernel<<<ebb_blocks(rows), THREADS, 0, ebb_stream(env)>>>(
             ids, ebb_data<const float>(env, table), table->stride, table->rows,
             ebb_data<float>(env, y), y->stride, y->cols);
     else
-        forward_kernel<<<(unsigned)rows, THREADS, 0, ebb_stream(env)>>>(
+        forward_kernel<<<ebb_blocks(rows), THREADS, 0, ebb_stream(env)>>>(
             ids, ebb_data<const ebb_bf16>(env, table), table->stride, table->rows,
             ebb_data<ebb_bf16>(env, y), y->stride, y->cols);
     return ebb_launched(env, "embed_forward");
@@ -120,6 +120,7 @@ enum ebb_status ebb_embed_backward_cuda(const struct ebb_op_env *env,
     int64_t rows = ebb_view_rows(env, dx);
     const struct ebb_op_target target = {EBB_BACKEND_CUDA, 0};
     EBB_ASSERT(ebb_embed_backward_scratch(rows, &target) <= args->scratch.cols);
+    EBB_ASSERT(rows <= INT32_MAX - SORT_THREADS); /* the sort counts in 32 bits */
     if (rows == 0) return EBB_OK;
     const int32_t *ids = ebb_data<const int32_t>(env, &args->ids) + dx->row0;
     int32_t *order = ebb_data<int32_t>(env, &args->scratch), *other = order + rows;
@@ -129,11 +130,11 @@ enum ebb_status ebb_embed_backward_cuda(const struct ebb_op_env *env,
     passes += passes % 2;
     sort_kernel<<<1, SORT_THREADS, 0, ebb_stream(env)>>>(ids, (int32_t)rows, passes, order, other);
     if (dx->dtype == EBB_F32)
-        add_kernel<<<(unsigned)rows, THREADS, 0, ebb_stream(env)>>>(
+        add_kernel<<<ebb_blocks(rows), THREADS, 0, ebb_stream(env)>>>(
             ids, order, rows, ebb_data<const float>(env, dx), dx->stride,
             ebb_data<float>(env, dtable), dtable->stride, dtable->rows, dx->cols);
     else
-        add_kernel<<<(unsigned)rows, THREADS, 0, ebb_stream(env)>>>(
+        add_kernel<<<ebb_blocks(rows), THREADS, 0, ebb_stream(env)>>>(
             ids, order, rows, ebb_data<const ebb_bf16>(env, dx), dx->stride,
             ebb_data<float>(env, dtable), dtable->stride, dtable->rows, dx->cols);
     return ebb_launched(env, "embed_backward");

@@ -167,7 +167,7 @@ static struct sweep sweep_of(const struct ebb_op_env *env, const struct ebb_view
 
 static unsigned blocks_of(const struct sweep *s)
 {
-    return (unsigned)ebb_ceil_div(s->rows * s->cols, THREADS);
+    return ebb_blocks(ebb_ceil_div(s->rows * s->cols, THREADS));
 }
 
 /* ---- AdamW ----------------------------------------------------------------------------------- */

@@ -91,11 +91,11 @@ enum ebb_status ebb_rmsnorm_forward_cuda(const struct ebb_op_env *env,
     int64_t rows = ebb_view_rows(env, x);
     if (rows == 0) return EBB_OK;
     if (x->dtype == EBB_F32)
-        forward_kernel<<<(unsigned)rows, THREADS, 0, ebb_stream(env)>>>(
+        forward_kernel<<<ebb_blocks(rows), THREADS, 0, ebb_stream(env)>>>(
             ebb_data<const float>(env, x), x->stride, ebb_data<const float>(env, w),
             ebb_data<float>(env, y), y->stride, x->cols, args->eps);
     else
-        forward_kernel<<<(unsigned)rows, THREADS, 0, ebb_stream(env)>>>(
+        forward_kernel<<<ebb_blocks(rows), THREADS, 0, ebb_stream(env)>>>(
             ebb_data<const ebb_bf16>(env, x), x->stride, ebb_data<const ebb_bf16>(env, w),
             ebb_data<ebb_bf16>(env, y), y->stride, x->cols, args->eps);
     return ebb_launched(env, "rmsnorm_forward");
@@ -120,7 +120,7 @@ static void launch_backward(const struct ebb_op_env *env, const struct ebb_rmsno
     b.overwrite = args->overwrite;
     b.rows_each = b.lines != NULL ? EBB_CUDA_PART_ROWS : 1;
     int64_t blocks = ebb_ceil_div(rows, b.rows_each);
-    backward_kernel<<<(unsigned)blocks, THREADS, 0, ebb_stream(env)>>>(b);
+    backward_kernel<<<ebb_blocks(blocks), THREADS, 0, ebb_stream(env)>>>(b);
     if (b.lines != NULL)
         ebb_add_lines(env, b.lines, blocks, b.cols, b.cols, ebb_data<float>(env, &args->dw));
 }

@@ -182,7 +182,7 @@ static enum ebb_status forward(const struct ebb_op_env *env, const struct ebb_ro
     c.eps = args->eps;
     int64_t tasks = c.rows * (c.heads + c.kv_heads);
     if (tasks == 0) return EBB_OK;
-    forward_kernel<<<(unsigned)ebb_ceil_div(tasks, WARPS), 32 * WARPS, 0, ebb_stream(env)>>>(c);
+    forward_kernel<<<ebb_blocks(ebb_ceil_div(tasks, WARPS)), 32 * WARPS, 0, ebb_stream(env)>>>(c);
     return ebb_launched(env, "rotary_forward");
 }
 
@@ -215,7 +215,7 @@ static enum ebb_status backward(const struct ebb_op_env *env,
     if (sums) {
         const struct ebb_op_target target = {EBB_BACKEND_CUDA, 0};
         EBB_ASSERT(args->scratch.cols >= ebb_rotary_backward_scratch(c.rows, c.dim, true, &target));
-        dim3 grid((unsigned)parts, 2);
+        dim3 grid(ebb_blocks(parts), 2);
         norm_sum_kernel<<<grid, (unsigned)(ebb_ceil_div(c.dim, 32) * 32), 0, ebb_stream(env)>>>(
             c, lines);
     }
@@ -224,7 +224,7 @@ static enum ebb_status backward(const struct ebb_op_env *env,
     if (sums && ebb_present(&args->dk_norm))
         ebb_add_lines(env, lines + c.dim, parts, 2 * c.dim, c.dim,
                       ebb_data<float>(env, &args->dk_norm));
-    backward_kernel<<<(unsigned)ebb_ceil_div(tasks, WARPS), 32 * WARPS, 0, ebb_stream(env)>>>(c);
+    backward_kernel<<<ebb_blocks(ebb_ceil_div(tasks, WARPS)), 32 * WARPS, 0, ebb_stream(env)>>>(c);
     return ebb_launched(env, "rotary_backward");
 }
 

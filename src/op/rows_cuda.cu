@@ -35,7 +35,7 @@ static void launch_move(const struct ebb_op_env *env, const struct move *m, int6
 {
     uint64_t bits = (uint64_t)(uintptr_t)m->from | (uint64_t)(uintptr_t)m->to |
                     (uint64_t)m->from_stride | (uint64_t)m->to_stride | (uint64_t)m->row_bytes;
-    unsigned grid = (unsigned)rows;
+    unsigned grid = ebb_blocks(rows);
     cudaStream_t stream = ebb_stream(env);
     if (bits % 16 == 0)
         move_kernel<int4><<<grid, THREADS, 0, stream>>>(*m);
@@ -132,11 +132,13 @@ enum ebb_status ebb_copy_rows_cuda(const struct ebb_op_env *env, const struct eb
 
 /* ---- column sums ----------------------------------------------------------------------------- */
 
+/* `across`: blocks beside each other, which share a part of the rows. */
 template <typename T>
 static __global__ void part_sum_kernel(const T *x, int64_t rows, int64_t cols, int64_t stride,
-                                       float *lines)
+                                       unsigned across, float *lines)
 {
-    int64_t j = (int64_t)blockIdx.x * blockDim.x + threadIdx.x, part = blockIdx.y;
+    int64_t part = blockIdx.x / across;
+    int64_t j = (int64_t)(blockIdx.x % across) * blockDim.x + threadIdx.x;
     if (j >= cols) return;
     int64_t first = part * EBB_CUDA_PART_ROWS, end = first + EBB_CUDA_PART_ROWS;
     if (end > rows) end = rows;
@@ -149,18 +151,18 @@ enum ebb_status ebb_column_sum_cuda(const struct ebb_op_env *env, const struct e
 {
     const struct ebb_view *x = &args->x;
     int64_t rows = ebb_view_rows(env, x), cols = x->cols;
-    if (rows == 0) return EBB_OK;
+    if (rows == 0 || cols == 0) return EBB_OK;
     const struct ebb_op_target target = {EBB_BACKEND_CUDA, 0};
     EBB_ASSERT(args->scratch.cols >= ebb_column_sum_scratch(rows, cols, &target));
     float *lines = ebb_data<float>(env, &args->scratch);
     int64_t parts = ebb_ceil_div(rows, EBB_CUDA_PART_ROWS);
-    dim3 grid((unsigned)ebb_ceil_div(cols, THREADS), (unsigned)parts);
+    unsigned across = ebb_blocks(ebb_ceil_div(cols, THREADS)), grid = ebb_blocks(parts * across);
     if (x->dtype == EBB_F32)
-        part_sum_kernel<<<grid, THREADS, 0, ebb_stream(env)>>>(ebb_data<const float>(env, x), rows,
-                                                               cols, x->stride, lines);
+        part_sum_kernel<<<grid, THREADS, 0, ebb_stream(env)>>>(
+            ebb_data<const float>(env, x), rows, cols, x->stride, across, lines);
     else
-        part_sum_kernel<<<grid, THREADS, 0, ebb_stream(env)>>>(ebb_data<const ebb_bf16>(env, x),
-                                                               rows, cols, x->stride, lines);
+        part_sum_kernel<<<grid, THREADS, 0, ebb_stream(env)>>>(
+            ebb_data<const ebb_bf16>(env, x), rows, cols, x->stride, across, lines);
     ebb_add_lines(env, lines, parts, cols, cols, ebb_data<float>(env, &args->y));
     return ebb_launched(env, "column_sum");
 }

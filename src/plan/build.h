@@ -21,7 +21,7 @@ struct ebb_numerics {
     int threads;
     char backend[16]; /* "cpu", "cuda" */
     char matmul[96];  /* library and version */
-    /* On a GPU; {0} on the CPU, whose attention is deterministic in any case. */
+    /* On the CPU nothing but deterministic, which is true. */
     struct ebb_attention_way attention;
     char attention_library[64]; /* and version; "": own kernels */
 };

@@ -223,6 +223,7 @@ static enum ebb_status climb(struct ebb_ctx *ctx, struct ebb_plan *plan)
     for (int k = 0; !last; k++) {
         EBB_TRY(ebb_policies_ladder(ctx, request->net, &request->memory, true, k, &plan->policies,
                                     &plan->what, &last));
+        plan->rung = k;
         EBB_TRY(try_policies(ctx, plan));
         if (plan->fits) return EBB_OK;
         if (best_bytes < 0 || plan->device_bytes < best_bytes) {
@@ -230,6 +231,7 @@ static enum ebb_status climb(struct ebb_ctx *ctx, struct ebb_plan *plan)
             best = k;
         }
     }
+    plan->rung = best;
     EBB_TRY(ebb_policies_ladder(ctx, request->net, &request->memory, true, best, &plan->policies,
                                 &plan->what, &last));
     return try_policies(ctx, plan);

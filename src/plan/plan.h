@@ -41,6 +41,7 @@ struct ebb_plan {
     struct ebb_plan_request request;                 /* as asked */
     struct ebb_policies policies;                    /* as chosen */
     const char *what;                                /* the choice in words; borrowed constant */
+    int rung; /* of the ladder: 0 is the one that takes the least time */
     struct ebb_program *programs[EBB_PROGRAM_COUNT]; /* NULL where not wanted */
     struct ebb_tensor *persistent;                   /* [net->tensor_count] with offsets */
     int64_t device_bytes; /* end of the highest range that any program uses */

@@ -216,7 +216,10 @@ json_t *ebb_fit_json(const struct ebb_setup *setup, const struct ebb_engine *eng
     json = with(json, "longest", json_integer(capacity->doc_tokens));
     json = with(json, "fits", json_boolean(plan->fits));
     json = with(json, "choice", json_string(plan->what));
-    json = with(json, "memory_budget", json_integer(setup->request.device_budget));
+    json = with(json, "memory_budget",
+                json_integer(setup->budget_given ? setup->request.device_budget : 0));
+    if (!setup->budget_given && setup->request.device_budget > 0)
+        json = with(json, "free_bytes", json_integer(setup->request.device_budget));
     json = with(json, "host_memory_budget", json_integer(setup->request.host_budget));
     json = with(json, "device_bytes", json_integer(plan->device_bytes));
     json = with(json, "overhead_bytes", json_integer(plan->request.overhead_bytes));
@@ -378,10 +381,20 @@ static bool drop_prompts(const struct ebb_setup *setup, struct trial *trial)
     return true;
 }
 
-static const change_fn change_table[] = {drop_rules, allow_offloading,     allow_checkpointing,
-                                         allow_both, halve_batch,          halve_length,
-                                         use_lora,   halve_rank,           use_bfloat16,
-                                         use_sgd,    round_stochastically, drop_prompts};
+/* Without a budget the plan on a processor keeps everything. */
+static bool set_budget(const struct ebb_setup *setup, struct trial *trial)
+{
+    if (setup->request.device_budget > 0) return false;
+    trial->request.device_budget = ebb_host_bytes_total() / 5 * 4;
+    snprintf(trial->text, sizeof trial->text, "memory_budget: 80%%");
+    return trial->request.device_budget > 0;
+}
+
+static const change_fn change_table[] = {drop_rules,           allow_offloading, allow_checkpointing,
+                                         allow_both,           halve_batch,      halve_length,
+                                         use_lora,             halve_rank,       use_bfloat16,
+                                         use_sgd,              drop_prompts,     set_budget,
+                                         round_stochastically};
 static_assert(sizeof change_table / sizeof change_table[0] <= EBB_FIT_CHANGES,
               "room for every change");
 

@@ -370,7 +370,9 @@ static const struct ebb_option table[] = {
              "Within it Ebb decides what stays, what goes to host memory and comes back, and "
              "what is computed again; what cannot fit is refused before the run. On the CPU, "
              "device memory is a part of main memory that is reserved for the run, which makes "
-             "the CPU a simulated accelerator. Without it there is no bound."},
+             "the CPU a simulated accelerator; without it there is no bound. On a GPU it is the "
+             "whole process's memory, driver and libraries included, and without it what is free "
+             "there."},
     {KEY(host_memory_budget), .group = EBB_GROUP_MEMORY, .type = EBB_OPTION_SIZE, .commands = TRAIN,
      .low = 1 << 12,
      .help = "How much host memory activations may move out to. Without it there is no bound."},
@@ -514,8 +516,9 @@ static const struct ebb_option table[] = {
      .help = "GPU: what computes attention in bfloat16. cudnn: cuDNN, which uses tensor cores, and "
              "an error where it does not take the model's heads. plain: Ebb's own kernels, slower "
              "by far and always deterministic. auto: cuDNN where it takes the model's heads, else "
-             "plain. In float32, and for layers with a sliding window, it is plain. On the CPU "
-             "nothing depends on it."},
+             "plain. In float32, and for layers with a sliding window, it is plain. Of "
+             "transformers' names sdpa, flash_attention_2, flash_attention_3 and flex_attention "
+             "are auto, and eager is plain. On the CPU nothing depends on it."},
     {KEY(threads), .group = EBB_GROUP_MACHINE, .type = EBB_OPTION_INT, .commands = RUN, .text = "0",
      .low = 0, .high = 4096, .unit = "threads", .aliases = "num_threads",
      .help = "CPU threads that compute. 0: every processor that the process may use. Sums of a "

@@ -113,9 +113,10 @@ static enum ebb_status fill_machine(struct ebb_setup *setup)
     request->device_budget = ebb_setup_budget(&config->memory_budget, request->backend);
     setup->budget_given = request->device_budget > 0;
     if (request->backend == EBB_BACKEND_CUDA) {
-        int64_t available = ebb_backend_bytes_free(setup->ctx, request->backend) - SPARE_BYTES;
+        int64_t available = ebb_backend_bytes_free(setup->ctx, request->backend);
         request->overhead_bytes = OVERHEAD_BYTES;
-        if (!setup->budget_given && available > 0) request->device_budget = available;
+        if (!setup->budget_given && available > 0)
+            request->device_budget = available > SPARE_BYTES ? available - SPARE_BYTES : 1;
     }
     EBB_TRY(cache_folder(setup, "attention", &setup->attention_cache));
     request->cache_dir = setup->attention_cache;

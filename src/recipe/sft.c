@@ -376,6 +376,9 @@ static void say_training(const struct ebb_setup *setup)
 static enum ebb_status announce(const struct ebb_setup *setup, const struct ebb_engine *engine)
 {
     EBB_TRY(say_model(setup, engine));
+    if (setup->request.backend != EBB_BACKEND_CPU)
+        ebb_log(setup->ctx, EBB_LOG_INFO, "plan", "device: %s",
+                ebb_device_name(ebb_engine_device(engine)));
     say_plan(setup, ebb_engine_plan(engine));
     say_training(setup);
     bool kwargs = setup->saved_chat != NULL && json_object_size(setup->chat_kwargs) > 0;
@@ -405,7 +408,9 @@ static enum ebb_status settle_overhead(struct ebb_setup *setup, struct ebb_engin
     }
     setup->request.overhead_bytes = measured;
     ebb_engine_set_overhead(*engine, measured);
-    if (ebb_fit_holds(setup, *engine) && measured >= assumed - WORTH_A_PLAN) return EBB_OK;
+    bool best = ebb_engine_plan(*engine)->rung == 0;
+    if (ebb_fit_holds(setup, *engine) && (best || measured >= assumed - WORTH_A_PLAN))
+        return EBB_OK;
     ebb_engine_free(*engine);
     EBB_TRY(ebb_engine_create(setup->ctx, &setup->request, engine));
     return ebb_fit_check(setup, *engine);

@@ -172,13 +172,16 @@ json_t *ebb_numerics_json(const struct ebb_numerics *numerics)
                      (json_int_t)way->block);
 }
 
-/* Checkpoints of the CPU may be older than this part of the record. */
+enum { BLOCK_MOST = 1 << 20 };
+
+/* Checkpoints may be older than this part of the record. */
 static enum ebb_status read_attention(struct ebb_ctx *ctx, const char *where, const json_t *record,
                                       struct ebb_numerics *numerics)
 {
     const json_t *json = json_object_get(record, "attention");
     struct ebb_attention_way *way = &numerics->attention;
     const char *version;
+    way->deterministic = true; /* as all attention was before there was this part */
     if (json == NULL) return EBB_OK;
     EBB_TRY(ebb_json_string(ctx, where, json, "version", &version, NULL));
     EBB_TRY(ebb_json_bool(ctx, where, json, "library", &way->library, NULL));
@@ -186,7 +189,7 @@ static enum ebb_status read_attention(struct ebb_ctx *ctx, const char *where, co
     EBB_TRY(ebb_json_int64(ctx, where, json, "kv_heads", &way->kv_heads, NULL));
     EBB_TRY(ebb_json_int64(ctx, where, json, "block", &way->block, NULL));
     if (strlen(version) < sizeof numerics->attention_library && way->kv_heads >= 0 &&
-        way->block >= 0 && way->block % 128 == 0) {
+        way->block >= 0 && way->block <= BLOCK_MOST && way->block % 128 == 0) {
         snprintf(numerics->attention_library, sizeof numerics->attention_library, "%s", version);
         return EBB_OK;
     }
@@ -565,6 +568,12 @@ static enum ebb_status check_numerics(struct ebb_ctx *ctx, const char *path, con
         had.head_chunk == now->head_chunk && had.threads == now->threads &&
         strcmp(had.backend, now->backend) == 0 && same_way(&had.attention, &now->attention))
         return EBB_OK;
+    if (!same_way(&had.attention, &now->attention))
+        return EBB_FAIL(ctx, EBB_BAD_CONFIG,
+                        "cannot resume bit for bit: '%s' was made with attention that ran another "
+                        "way (%s, %s)",
+                        path, had.attention.library ? had.attention_library : "plain kernels",
+                        had.attention.deterministic ? "deterministic" : "not deterministic");
     return EBB_FAIL(ctx, EBB_BAD_CONFIG,
                     "cannot resume bit for bit: '%s' was made with tiles of %" PRId64
                     " tokens, head chunks of %" PRId64 ", %d threads on %s, this run has %" PRId64

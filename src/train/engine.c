@@ -40,10 +40,11 @@ static enum ebb_status create_net(struct ebb_engine *engine)
 }
 
 /* Another version of a library computes with other bits. */
-static void warn_of_version(struct ebb_engine *engine, const char *had, const char *now)
+static void warn_of_version(struct ebb_engine *engine, const char *key, const char *had,
+                            const char *now)
 {
     if (had[0] && strcmp(had, now) != 0)
-        ebb_warn_once(engine->ctx, "numerics.library",
+        ebb_warn_once(engine->ctx, key,
                       "the checkpoint was made with %s, this machine has %s: the run goes on, but "
                       "not bit for bit",
                       had, now);
@@ -61,6 +62,15 @@ static enum ebb_status check_way(struct ebb_engine *engine, const struct ebb_att
         return EBB_FAIL(engine->ctx, EBB_BAD_CONFIG,
                         "the checkpoint was made with attention through cuDNN, and a run that goes "
                         "on from it keeps its numbers\ntry:   attn_implementation: auto");
+    if (request->cudnn_attention && !had->library)
+        return EBB_FAIL(engine->ctx, EBB_BAD_CONFIG,
+                        "the checkpoint was made with attention by plain kernels, and a run that "
+                        "goes on from it keeps its numbers\ntry:   attn_implementation: auto");
+    if (had->library && had->kv_heads > 0 && engine->config->kv_heads % had->kv_heads != 0)
+        return EBB_FAIL(engine->ctx, EBB_BAD_FILE,
+                        "the checkpoint's attention takes %lld kv heads at once, the model has "
+                        "%lld: it belongs to another model",
+                        (long long)had->kv_heads, (long long)engine->config->kv_heads);
     return EBB_OK;
 }
 
@@ -74,7 +84,10 @@ static enum ebb_status settle_attention(struct ebb_engine *engine, struct ebb_nu
                                               .qk_dim = c->head_dim,
                                               .v_dim = c->head_dim};
     char why[160] = "";
-    if (request->backend == EBB_BACKEND_CPU) return EBB_OK;
+    if (request->backend == EBB_BACKEND_CPU) {
+        numerics->attention.deterministic = true;
+        return EBB_OK;
+    }
     if (request->numerics) EBB_TRY(check_way(engine, &request->numerics->attention));
     if (request->numerics)
         numerics->attention = request->numerics->attention;
@@ -85,24 +98,29 @@ static enum ebb_status settle_attention(struct ebb_engine *engine, struct ebb_nu
                                                 request->capacity.doc_tokens,
                                                 request->deterministic, why, sizeof why);
     if (!numerics->attention.library) {
+        if (request->numerics) return EBB_OK;
         if (request->cudnn_attention)
             return EBB_FAIL(engine->ctx, EBB_BAD_CONFIG,
                             "attn_implementation: cudnn: cuDNN cannot take this model's attention: "
                             "%s\ntry:   attn_implementation: auto",
                             why);
-        if (request->storage == EBB_BF16 && !request->plain_attention)
+        if (request->storage == EBB_BF16)
             ebb_warn_once(engine->ctx, "attention.plain",
-                          "attention runs on Ebb's own kernels, which use no tensor cores: cuDNN "
-                          "cannot take this model's: %s",
+                          "attention runs on Ebb's own kernels, which use no tensor cores: %s%s",
+                          request->plain_attention ? "attn_implementation asks for them"
+                                                   : "cuDNN cannot take this model's: ",
                           why);
         return EBB_OK;
     }
+    /* Decoding is by plain kernels in any case. */
+    if (!request->train && !request->evaluate) return EBB_OK;
     EBB_TRY(ebb_attention_lib_create(engine->ctx, &numerics->attention, request->cache_dir,
                                      &engine->libs.attention));
     snprintf(numerics->attention_library, sizeof numerics->attention_library, "%s",
              ebb_attention_lib_version(engine->libs.attention));
     if (request->numerics)
-        warn_of_version(engine, request->numerics->attention_library, numerics->attention_library);
+        warn_of_version(engine, "numerics.attention", request->numerics->attention_library,
+                        numerics->attention_library);
     return EBB_OK;
 }
 
@@ -129,7 +147,7 @@ static enum ebb_status settle_numerics(struct ebb_engine *engine, struct ebb_num
     ebb_numerics_choose(numerics, engine->config->vocab, &request->capacity);
     EBB_TRY(settle_attention(engine, numerics));
     if (!request->numerics) return EBB_OK;
-    warn_of_version(engine, request->numerics->matmul, numerics->matmul);
+    warn_of_version(engine, "numerics.matmul", request->numerics->matmul, numerics->matmul);
     numerics->tile_tokens = request->numerics->tile_tokens;
     numerics->head_chunk = request->numerics->head_chunk;
     return EBB_OK;

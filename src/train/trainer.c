@@ -528,9 +528,9 @@ enum ebb_status ebb_trainer_run(struct ebb_ctx *ctx, const struct ebb_trainer_re
     enum ebb_status status = prepare(&t);
     if (status == EBB_OK) {
         status = loop(&t);
-        if (status == EBB_DEVICE) tell_what_is_kept(&t);
         if (status == EBB_OK) status = load_best(&t);
         if (status == EBB_OK) status = ebb_result_save(ctx, request);
+        if (status == EBB_DEVICE) tell_what_is_kept(&t);
         fill_result(&t, result);
         enum ebb_status noted = ebb_run_record_end(t.run, status, t.state.step, result);
         if (status == EBB_OK) status = noted;
