@@ -64,6 +64,36 @@ static void rows_of_many_chunks_agree_with_the_formula(void **state)
     }
 }
 
+static void a_beta_next_to_an_end_agrees_with_the_formula(void **state)
+{
+    (void)state;
+    static const struct size size = {2, 17, 17, 17, 0, EBB_F32, EBB_F32};
+    static const double near[] = {1e-30, 1e-9, 1e-7, 1 - 1e-7, 1 - 1e-9, 1 - 1e-15};
+    struct setup s;
+    prepare(&s, &size);
+    op_test_set(&s.t, &s.logits, 0, 4, 200); /* powers that are 0 in fp32 */
+    op_test_set(&s.t, &s.teacher, 1, 5, 200);
+    for (int kind = EBB_JSD; kind < EBB_DIVERGENCES; kind++) {
+        for (int k = 0; k < 6; k++) {
+            s.keys.divergence = (enum ebb_divergence)kind;
+            s.keys.beta = near[k];
+            assert_runs(&s, false);
+            double z[17], p[17], q[17], want = 0;
+            for (int64_t i = 0; i < 2; i++) {
+                for (int64_t j = 0; j < 17; j++) z[j] = op_test_get(&s.t, &s.logits, i, j);
+                softmax(z, 17, 1, q);
+                for (int64_t j = 0; j < 17; j++) z[j] = op_test_get(&s.t, &s.teacher, i, j);
+                softmax(z, 17, 1, p);
+                want += divergence_of(&s.keys, p, q, 17);
+                for (int64_t j = 0; j < 17; j++)
+                    assert_true(isfinite(op_test_get(&s.t, &s.dlogits, i, j)));
+            }
+            assert_true(is_close(sums_of(&s)->divergence, want, 1e-6));
+        }
+    }
+    op_test_end(&s.t);
+}
+
 /* The teacher's k likeliest tokens of each label, from its logits. */
 static void save_teacher(struct setup *s)
 {
@@ -120,20 +150,6 @@ static void a_saved_teacher_of_many_tokens_agrees_with_the_formula(void **state)
 }
 
 /* ---- what must be the same ---- */
-
-static enum ebb_status run(struct setup *s, bool saved)
-{
-    struct ebb_distill args = args_of(s);
-    struct ebb_distill_topk topk = topk_args_of(s);
-    clear_sums(s);
-    return op_test_run(&s->t, saved ? EBB_OP_distill_topk : EBB_OP_distill,
-                       saved ? (const void *)&topk : &args);
-}
-
-static void assert_runs(struct setup *s, bool saved)
-{
-    if (run(s, saved) != EBB_OK) fail_msg("%s", ebb_error_text(s->t.env.ctx));
-}
 
 static void assert_same_numbers(struct setup *s, struct ebb_sums sums, const void *gradient)
 {
@@ -246,6 +262,25 @@ static void without_a_teachers_share_it_is_cross_entropy(void **state)
                               op_test_on_gpu() ? 1e-7 : 0);
         }
         free(gradient);
+        op_test_end(&s.t);
+    }
+}
+
+static void the_first_of_equal_logits_wins(void **state)
+{
+    (void)state;
+    for (int saved = 0; saved < 2; saved++) {
+        struct setup s;
+        prepare(&s, &usual);
+        save_teacher(&s);
+        for (int64_t i = 0; i < s.rows; i++) {
+            op_test_set(&s.t, &s.logits, i, 10, 6);
+            op_test_set(&s.t, &s.logits, i, 40, 6);
+            op_test_set(&s.t, &s.logits, i, 55, 9); /* behind the vocabulary */
+            op_test_set(&s.t, &s.targets, 0, 2 * i + 1, i < 2 ? 10 : 40);
+        }
+        assert_runs(&s, saved);
+        assert_int_equal(sums_of(&s)->correct, 2);
         op_test_end(&s.t);
     }
 }
@@ -878,12 +913,14 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(loss_and_gradient_agree_with_the_formula),
+        cmocka_unit_test(a_beta_next_to_an_end_agrees_with_the_formula),
         cmocka_unit_test(rows_of_many_chunks_agree_with_the_formula),
         cmocka_unit_test(a_saved_teacher_agrees_with_the_formula_over_its_classes),
         cmocka_unit_test(a_saved_teacher_of_many_tokens_agrees_with_the_formula),
         cmocka_unit_test(the_ends_of_beta_are_what_the_header_says),
         cmocka_unit_test(a_teacher_that_is_the_student_teaches_nothing),
         cmocka_unit_test(without_a_teachers_share_it_is_cross_entropy),
+        cmocka_unit_test(the_first_of_equal_logits_wins),
         cmocka_unit_test(with_all_of_the_share_the_target_has_no_part),
         cmocka_unit_test(threads_in_place_and_loss_only_give_the_same_bits),
         cmocka_unit_test(chunks_add_up_to_the_whole_and_dead_rows_are_left_alone),

@@ -102,6 +102,20 @@ static inline struct ebb_distill_topk topk_args_of(const struct setup *s)
     return args;
 }
 
+static inline enum ebb_status run(struct setup *s, bool saved)
+{
+    struct ebb_distill args = args_of(s);
+    struct ebb_distill_topk topk = topk_args_of(s);
+    clear_sums(s);
+    return op_test_run(&s->t, saved ? EBB_OP_distill_topk : EBB_OP_distill,
+                       saved ? (const void *)&topk : &args);
+}
+
+static inline void assert_runs(struct setup *s, bool saved)
+{
+    if (run(s, saved) != EBB_OK) fail_msg("%s", ebb_error_text(s->t.env.ctx));
+}
+
 /* ---- the formulas in double precision ---- */
 
 /* A class that only `a` has counts as EBB_DISTILL_LOG_MASKED in b. */
@@ -131,20 +145,15 @@ static inline double divergence_of(const struct ebb_distill_keys *keys, const do
 {
     double b = keys->beta;
     switch (keys->divergence) {
-    case EBB_FORWARD_KL:
-        return kl(p, q, n);
-    case EBB_REVERSE_KL:
-        return kl(q, p, n);
+    case EBB_FORWARD_KL: return kl(p, q, n);
+    case EBB_REVERSE_KL: return kl(q, p, n);
     case EBB_JSD:
         if (b <= 0) return kl(p, q, n);
         if (b >= 1) return kl(q, p, n);
         return b * kl_to_mixture(p, p, q, b, n) + (1 - b) * kl_to_mixture(q, p, q, b, n);
-    case EBB_SYMMETRIC_KL:
-        return b * kl(p, q, n) + (1 - b) * kl(q, p, n);
-    case EBB_SKEWED_FORWARD_KL:
-        return kl_to_mixture(p, p, q, b, n);
-    case EBB_SKEWED_REVERSE_KL:
-        return kl_to_mixture(q, q, p, b, n);
+    case EBB_SYMMETRIC_KL: return b * kl(p, q, n) + (1 - b) * kl(q, p, n);
+    case EBB_SKEWED_FORWARD_KL: return kl_to_mixture(p, p, q, b, n);
+    case EBB_SKEWED_REVERSE_KL: return kl_to_mixture(q, q, p, b, n);
     default:
         fail_msg("divergence %d", (int)keys->divergence);
         return 0;

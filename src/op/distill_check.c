@@ -22,6 +22,13 @@ static enum ebb_status check_keys(const struct ebb_op_env *env, const char *op,
     return EBB_OK;
 }
 
+/* A share of a mixture as fp32, small ones too; never 0. */
+static float share_of(double share)
+{
+    const float least = 0x1p-120f;
+    return (float)share > least ? (float)share : least;
+}
+
 /* The ends of beta are forms of their own: there a mixture is one of the two, and the logarithm of
  * the other's share would be infinite. */
 static void choose_kind(const struct ebb_distill_keys *keys, struct ebb_distill_form *form)
@@ -29,14 +36,11 @@ static void choose_kind(const struct ebb_distill_keys *keys, struct ebb_distill_
     double beta = keys->beta;
     bool inner = beta > 0 && beta < 1;
     form->kind = EBB_DISTILL_PLAIN;
-    form->beta = form->mixed = (float)beta;
+    form->mixed = share_of(beta);
+    form->rest = share_of(1 - beta);
     switch (keys->divergence) {
-    case EBB_FORWARD_KL:
-        form->forward = 1;
-        break;
-    case EBB_REVERSE_KL:
-        form->reverse = 1;
-        break;
+    case EBB_FORWARD_KL: form->forward = 1; break;
+    case EBB_REVERSE_KL: form->reverse = 1; break;
     case EBB_JSD:
         if (inner) form->kind = EBB_DISTILL_JSD;
         form->forward = beta <= 0;
@@ -52,11 +56,11 @@ static void choose_kind(const struct ebb_distill_keys *keys, struct ebb_distill_
         break;
     case EBB_SKEWED_REVERSE_KL:
         if (inner) form->kind = EBB_DISTILL_SKEWED_REVERSE;
-        form->mixed = (float)(1 - beta);
         form->reverse = beta <= 0;
+        form->mixed = share_of(1 - beta);
+        form->rest = share_of(beta);
         break;
-    case EBB_DIVERGENCES:
-        break;
+    case EBB_DIVERGENCES: break;
     }
 }
 

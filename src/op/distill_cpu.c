@@ -56,26 +56,26 @@ EBB_VECTOR float log_f32(float y)
     series = series * s2 + 0.666666667f;
     series = series * s2 * s + 2.0f * s;
     float n = (float)power;
-    float log_y = n * 0.693359375f + (n * -2.12194440e-4f + series);
-    return y != y ? y : log_y;
+    return n * 0.693359375f + (n * -2.12194440e-4f + series) + (y - y); /* 0, or NaN */
 }
 
-/* Of x = log(p / q) and the mixture m = b p + (1 - b) q. Both logarithms are taken relative to the
- * larger of p and q, so that they are exact where the two are the same. */
+/* Of x = log(p / q) and the mixture m = mixed p + rest q. Both logarithms are taken relative to the
+ * larger of p and q, so that they are 0 where the two are the same. */
 struct mixture {
     float log_m_q; /* log(m / q) */
     float log_p_m; /* log(p / m) */
     float q_m;     /* q / m */
 };
 
-EBB_VECTOR struct mixture mix(float x, float b)
+EBB_VECTOR struct mixture mix(float x, float mixed, float rest)
 {
-    float e = ebb_exp(x < 0 ? x : -x), share = x < 0 ? b : 1.0f - b, rest = x < 0 ? 1.0f - b : b;
-    float y = 1.0f - share * (1.0f - e);
-    y = y < rest ? rest : y; /* never below, but for rounding */
-    float log_y = log_f32(y);
-    struct mixture m = {x < 0 ? log_y : x + log_y, x < 0 ? x - log_y : -log_y,
-                        (x < 0 ? 1.0f : e) / y};
+    /* Selects and no branches, which would keep loops from becoming vectors. */
+    float low = x < 0 ? x : 0.0f, high = x > 0 ? x : 0.0f, e = ebb_exp(-fabsf(x));
+    float larger = x < 0 ? rest : mixed, smaller = x < 0 ? mixed : rest;
+    float near = 1.0f - smaller * (1.0f - e), far = larger + smaller * e;
+    float y = e > 0.5f ? near : far; /* m relative to the larger: exact at 1, and close to 0 */
+    float log_y = log_f32(y), q = x < 0 ? 1.0f : e;
+    struct mixture m = {high + log_y, low - log_y, q / y};
     return m;
 }
 
@@ -89,35 +89,32 @@ EBB_VECTOR void plain_terms(const struct ebb_distill_form *form, int64_t n, stru
     }
 }
 
-EBB_VECTOR void jsd_terms(float beta, int64_t n, struct terms *t)
+EBB_VECTOR void jsd_terms(float mixed, float rest, int64_t n, struct terms *t)
 {
-    float rest = 1.0f - beta;
     for (int64_t j = 0; j < n; j++) {
-        float q = t->q[j];
-        struct mixture m = mix(t->log_p[j] - t->log_q[j], beta);
-        t->slope[j] = -rest * q * m.log_m_q;
-        t->value[j] = beta * t->p[j] * m.log_p_m + t->slope[j];
+        struct mixture m = mix(t->log_p[j] - t->log_q[j], mixed, rest);
+        t->slope[j] = -rest * t->q[j] * m.log_m_q;
+        t->value[j] = mixed * t->p[j] * m.log_p_m + t->slope[j];
     }
 }
 
-EBB_VECTOR void skewed_forward_terms(float beta, int64_t n, struct terms *t)
+EBB_VECTOR void skewed_forward_terms(float mixed, float rest, int64_t n, struct terms *t)
 {
-    float rest = 1.0f - beta;
     for (int64_t j = 0; j < n; j++) {
         float p = t->p[j];
-        struct mixture m = mix(t->log_p[j] - t->log_q[j], beta);
+        struct mixture m = mix(t->log_p[j] - t->log_q[j], mixed, rest);
         t->value[j] = p * m.log_p_m;
         t->slope[j] = rest * (t->q[j] - p * m.q_m);
     }
 }
 
-EBB_VECTOR void skewed_reverse_terms(float beta, float mixed, int64_t n, struct terms *t)
+EBB_VECTOR void skewed_reverse_terms(float mixed, float rest, int64_t n, struct terms *t)
 {
     for (int64_t j = 0; j < n; j++) {
         float q = t->q[j];
-        struct mixture m = mix(t->log_p[j] - t->log_q[j], mixed);
+        struct mixture m = mix(t->log_p[j] - t->log_q[j], mixed, rest);
         t->value[j] = -q * m.log_m_q;
-        t->slope[j] = q * (beta * (1.0f - m.q_m) - m.log_m_q);
+        t->slope[j] = q * (rest * (1.0f - m.q_m) - m.log_m_q);
     }
 }
 
@@ -128,19 +125,12 @@ EBB_VECTOR void make_terms(const struct ebb_distill_form *form, int64_t n, struc
         t->log_p[j] = t->log_p[j] == -INFINITY ? EBB_DISTILL_LOG_MASKED : t->log_p[j];
         t->log_q[j] = t->log_q[j] == -INFINITY ? EBB_DISTILL_LOG_MASKED : t->log_q[j];
     }
+    float mixed = form->mixed, rest = form->rest;
     switch (form->kind) {
-    case EBB_DISTILL_PLAIN:
-        plain_terms(form, n, t);
-        break;
-    case EBB_DISTILL_JSD:
-        jsd_terms(form->beta, n, t);
-        break;
-    case EBB_DISTILL_SKEWED_FORWARD:
-        skewed_forward_terms(form->beta, n, t);
-        break;
-    case EBB_DISTILL_SKEWED_REVERSE:
-        skewed_reverse_terms(form->beta, form->mixed, n, t);
-        break;
+    case EBB_DISTILL_PLAIN: plain_terms(form, n, t); break;
+    case EBB_DISTILL_JSD: jsd_terms(mixed, rest, n, t); break;
+    case EBB_DISTILL_SKEWED_FORWARD: skewed_forward_terms(mixed, rest, n, t); break;
+    case EBB_DISTILL_SKEWED_REVERSE: skewed_reverse_terms(mixed, rest, n, t); break;
     }
 }
 

@@ -55,14 +55,13 @@ struct mixture {
     float log_m_q, log_p_m, q_m;
 };
 
-static __device__ __forceinline__ struct mixture mix(float x, float b)
+static __device__ __forceinline__ struct mixture mix(float x, float mixed, float rest)
 {
-    float e = expf(x < 0 ? x : -x), share = x < 0 ? b : 1.0f - b, rest = x < 0 ? 1.0f - b : b;
-    float y = 1.0f - share * (1.0f - e);
-    if (y < rest) y = rest; /* never below, but for rounding */
-    float log_y = logf(y);
-    struct mixture m = {x < 0 ? log_y : x + log_y, x < 0 ? x - log_y : -log_y,
-                        (x < 0 ? 1.0f : e) / y};
+    float low = x < 0 ? x : 0.0f, high = x > 0 ? x : 0.0f, e = expf(-fabsf(x));
+    float larger = x < 0 ? rest : mixed, smaller = x < 0 ? mixed : rest;
+    float y = e > 0.5f ? 1.0f - smaller * (1.0f - e) : larger + smaller * e;
+    float log_y = logf(y), q = x < 0 ? 1.0f : e;
+    struct mixture m = {high + log_y, low - log_y, q / y};
     return m;
 }
 
@@ -72,23 +71,23 @@ static __device__ __forceinline__ struct term make_term(const struct ebb_distill
     struct term t;
     if (log_p == -INFINITY) log_p = EBB_DISTILL_LOG_MASKED;
     if (log_q == -INFINITY) log_q = EBB_DISTILL_LOG_MASKED;
-    float x = log_p - log_q, beta = form.beta;
+    float x = log_p - log_q, mixed = form.mixed, rest = form.rest;
     t.q = q;
     if (form.kind == EBB_DISTILL_PLAIN) {
         t.value = form.forward * p * x - form.reverse * q * x;
         t.slope = form.forward * (q - p) - form.reverse * q * x;
         return t;
     }
-    struct mixture m = mix(x, form.mixed);
+    struct mixture m = mix(x, mixed, rest);
     if (form.kind == EBB_DISTILL_JSD) {
-        t.slope = -(1.0f - beta) * q * m.log_m_q;
-        t.value = beta * p * m.log_p_m + t.slope;
+        t.slope = -rest * q * m.log_m_q;
+        t.value = mixed * p * m.log_p_m + t.slope;
     } else if (form.kind == EBB_DISTILL_SKEWED_FORWARD) {
         t.value = p * m.log_p_m;
-        t.slope = (1.0f - beta) * (q - p * m.q_m);
+        t.slope = rest * (q - p * m.q_m);
     } else {
         t.value = -q * m.log_m_q;
-        t.slope = q * (beta * (1.0f - m.q_m) - m.log_m_q);
+        t.slope = q * (rest * (1.0f - m.q_m) - m.log_m_q);
     }
     return t;
 }

@@ -20,8 +20,7 @@ enum ebb_distill_kind {
 struct ebb_distill_form {
     enum ebb_distill_kind kind;
     float forward, reverse; /* plain: the shares of the two */
-    float beta;             /* otherwise; never 0 or 1 */
-    float mixed;            /* the teacher's share of the mixture */
+    float mixed, rest;      /* otherwise: the teacher's and the student's share of the mixture */
     float inverse;          /* 1 / tau */
     bool tempered;          /* tau is not 1 */
     double ce, kd;          /* shares of the loss */
