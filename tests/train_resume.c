@@ -190,6 +190,60 @@ static void resume_keeps_the_numerics_of_the_checkpoint(void **state)
     run_close(&run);
 }
 
+/* The numerics record of a checkpoint with this text behind its other values. */
+static enum ebb_status read_numerics(struct ebb_ctx *ctx, const char *dir, const char *backend,
+                                     const char *more, struct ebb_numerics *numerics)
+{
+    char text[512], path[800];
+    snprintf(text, sizeof text,
+             "{\"format\": 1, \"numerics\": {\"storage\": \"bfloat16\", \"tile_tokens\": 32, "
+             "\"head_chunk\": 32, \"threads\": 2, \"backend\": \"%s\", \"matmul\": \"m\"%s}}",
+             backend, more);
+    snprintf(path, sizeof path, "%s/trainer_state.json", dir);
+    run_ok(ctx, ebb_dir_create(ctx, dir), "folder");
+    run_ok(ctx, ebb_file_write(ctx, path, text, strlen(text)), "record");
+    return ebb_checkpoint_numerics(ctx, dir, numerics);
+}
+
+static void attention_of_the_numerics_may_be_older_but_not_impossible(void **state)
+{
+    struct ebb_ctx *ctx = ebb_ctx_create();
+    struct ebb_numerics numerics;
+    char dir[700];
+    run_path((const char *)*state, "numerics", dir);
+    static const char *const backends[] = {"cpu", "cuda"};
+    for (int i = 0; i < 2; i++) {
+        run_ok(ctx, read_numerics(ctx, dir, backends[i], "", &numerics), "an older record");
+        assert_false(numerics.attention.library);
+        assert_true(numerics.attention.deterministic);
+    }
+    run_ok(ctx,
+           read_numerics(ctx, dir, "cuda",
+                         ", \"attention\": {\"version\": \"cuDNN 9.19.0\", \"library\": true, "
+                         "\"deterministic\": false, \"kv_heads\": 2, \"block\": 4096}",
+                         &numerics),
+           "a record");
+    assert_true(numerics.attention.library);
+    assert_false(numerics.attention.deterministic);
+    assert_int_equal(numerics.attention.kv_heads, 2);
+    assert_int_equal(numerics.attention.block, 4096);
+    assert_string_equal(numerics.attention_library, "cuDNN 9.19.0");
+    static const char *const impossible[] = {"\"kv_heads\": -1, \"block\": 4096",
+                                             "\"kv_heads\": 2, \"block\": 4000",
+                                             "\"kv_heads\": 2, \"block\": 1152921504606846976"};
+    for (int i = 0; i < 3; i++) {
+        char more[256];
+        snprintf(more, sizeof more,
+                 ", \"attention\": {\"version\": \"\", \"library\": true, \"deterministic\": true, "
+                 "%s}",
+                 impossible[i]);
+        assert_int_equal(read_numerics(ctx, dir, "cuda", more, &numerics), EBB_BAD_FILE);
+        assert_non_null(strstr(ebb_error_text(ctx), "an attention that no run can have"));
+        ebb_error_clear(ctx);
+    }
+    ebb_ctx_free(ctx);
+}
+
 static void a_signal_before_the_first_step_leaves_a_checkpoint(void **state)
 {
     const char *dir = (const char *)*state;
@@ -608,6 +662,7 @@ int main(int argc, char **argv)
         CASE(every_weight_in_bfloat16_goes_on_bit_for_bit),
         CASE(an_adapter_with_dropout_goes_on_bit_for_bit),
         CASE(resume_keeps_the_numerics_of_the_checkpoint),
+        CASE(attention_of_the_numerics_may_be_older_but_not_impossible),
         CASE(a_signal_before_the_first_step_leaves_a_checkpoint),
         CASE(a_device_that_fails_leaves_the_last_checkpoint_and_says_so),
         CASE(a_broken_checkpoint_is_skipped_with_a_warning),

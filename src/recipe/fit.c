@@ -390,11 +390,10 @@ static bool set_budget(const struct ebb_setup *setup, struct trial *trial)
     return trial->request.device_budget > 0;
 }
 
-static const change_fn change_table[] = {drop_rules,           allow_offloading, allow_checkpointing,
-                                         allow_both,           halve_batch,      halve_length,
-                                         use_lora,             halve_rank,       use_bfloat16,
-                                         use_sgd,              drop_prompts,     set_budget,
-                                         round_stochastically};
+static const change_fn change_table[] = {
+    drop_rules,   allow_offloading, allow_checkpointing, allow_both,   halve_batch,
+    halve_length, use_lora,         halve_rank,          use_bfloat16, use_sgd,
+    drop_prompts, set_budget,       round_stochastically};
 static_assert(sizeof change_table / sizeof change_table[0] <= EBB_FIT_CHANGES,
               "room for every change");
 
