@@ -425,9 +425,9 @@ enum ebb_status ebb_distill_cuda(const struct ebb_op_env *env, const struct ebb_
     job.teacher = ebb_data<const float>(env, &args->teacher);
     job.teacher_stride = args->teacher.stride;
     if (writes_f32(&args->dlogits))
-        row_kernel<float><<<(unsigned)rows, THREADS, 0, ebb_stream(env)>>>(form, job);
+        row_kernel<float><<<ebb_blocks(rows), THREADS, 0, ebb_stream(env)>>>(form, job);
     else
-        row_kernel<ebb_bf16><<<(unsigned)rows, THREADS, 0, ebb_stream(env)>>>(form, job);
+        row_kernel<ebb_bf16><<<ebb_blocks(rows), THREADS, 0, ebb_stream(env)>>>(form, job);
     return finish(env, &job, rows, &args->sums, "distill");
 }
 
@@ -451,8 +451,8 @@ enum ebb_status ebb_distill_topk_cuda(const struct ebb_op_env *env,
     job.logprobs_bf16 = args->logprobs.dtype == EBB_BF16;
     job.k = args->ids.cols;
     if (writes_f32(&args->dlogits))
-        topk_kernel<float><<<(unsigned)rows, THREADS, 0, ebb_stream(env)>>>(form, job);
+        topk_kernel<float><<<ebb_blocks(rows), THREADS, 0, ebb_stream(env)>>>(form, job);
     else
-        topk_kernel<ebb_bf16><<<(unsigned)rows, THREADS, 0, ebb_stream(env)>>>(form, job);
+        topk_kernel<ebb_bf16><<<ebb_blocks(rows), THREADS, 0, ebb_stream(env)>>>(form, job);
     return finish(env, &job, rows, &args->sums, "distill_topk");
 }
