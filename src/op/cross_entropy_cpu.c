@@ -5,30 +5,9 @@
 #include <math.h>
 
 #include "op/vector_int.h"
+#include "op/vocab_int.h"
 
 enum { BLOCK = 512 }; /* rows whose losses are kept until they are added in order */
-
-static EBB_CLONES float largest(const float *z, int64_t n)
-{
-    float max = ebb_max_f32(z, n, -INFINITY);
-    /* A row of nothing but -inf, or of NaN: subtracting 0 leaves the NaN or makes a log(0) of
-     * it. */
-    return max == -INFINITY ? 0.0f : max;
-}
-
-/* sum of exp(z - max); chunks are added in double. */
-static EBB_CLONES double sum_exp(const float *z, int64_t n, float max)
-{
-    float e[EBB_CHUNK];
-    double sum = 0;
-    for (int64_t at = 0; at < n; at += EBB_CHUNK) {
-        int64_t count = n - at < EBB_CHUNK ? n - at : EBB_CHUNK;
-        const float *from = z + at;
-        for (int64_t j = 0; j < count; j++) e[j] = ebb_exp(from[j] - max);
-        sum += (double)ebb_sum_f32(e, count);
-    }
-    return sum;
-}
 
 /* d = exp(z - max) / sum, less 1 at the target. d may be z. */
 static EBB_CLONES void write_gradient(const float *z, int64_t n, int64_t target, float max,
@@ -44,51 +23,18 @@ static EBB_CLONES void write_gradient(const float *z, int64_t n, int64_t target,
     }
 }
 
-static EBB_CLONES bool is_before(const float *z, int64_t n, float value)
-{
-    int32_t found = 0;
-    for (int64_t j = 0; j < n; j++) found |= z[j] == value ? 1 : 0;
-    return found != 0;
-}
-
 /* One row: its loss, whether the target has the largest logit (the first of equals), its
  * gradient. */
 static double row_loss(const float *z, int64_t vocab, int64_t target, enum ebb_dtype dtype,
                        void *gradient, uint8_t *correct)
 {
-    float max = largest(z, vocab), chosen = z[target];
-    double sum = sum_exp(z, vocab, max);
-    *correct = chosen == max && !isnan(sum) && !is_before(z, target, max);
+    float max = ebb_vocab_max(z, vocab), chosen = z[target];
+    double sum = ebb_vocab_sum_exp(z, vocab, max, 1.0f);
+    *correct = chosen == max && !isnan(sum) && !ebb_vocab_has(z, target, max);
     if (gradient != NULL)
         write_gradient(z, vocab, target, max, (float)(1.0 / sum), dtype, gradient);
     return log(sum) +
            ((double)max - (double)chosen); /* in this order: log(sum) must survive a huge max */
-}
-
-/* Every label must be a token of this batch with a target inside the vocabulary. */
-static enum ebb_status check_labels(const struct ebb_op_env *env,
-                                    const struct ebb_cross_entropy *args, int64_t rows)
-{
-    const int32_t *label_rows =
-        (const int32_t *)ebb_view_data(env, &args->label_rows) + args->logits.row0;
-    const int32_t *targets = ebb_view_data(env, &args->targets);
-    for (int64_t i = 0; i < rows; i++) {
-        int64_t token = label_rows[i];
-        if (token < 0 || token >= args->targets.cols) {
-            return EBB_FAIL(env->ctx, EBB_FAILED,
-                            "cross_entropy: label %lld is about token %lld of a batch of %lld",
-                            (long long)(args->logits.row0 + i), (long long)token,
-                            (long long)args->targets.cols);
-        }
-        if (targets[token] < 0 || targets[token] >= args->logits.cols) {
-            return EBB_FAIL(
-                env->ctx, EBB_FAILED,
-                "cross_entropy: the target of token %lld is %d, outside the vocabulary of %lld; "
-                "does the tokenizer belong to this model?",
-                (long long)token, (int)targets[token], (long long)args->logits.cols);
-        }
-    }
-    return EBB_OK;
 }
 
 enum ebb_status ebb_cross_entropy_cpu(const struct ebb_op_env *env,
@@ -100,7 +46,8 @@ enum ebb_status ebb_cross_entropy_cpu(const struct ebb_op_env *env,
     EBB_ASSERT(!gradient || (dlogits->cols == logits->cols && dlogits->rows >= logits->rows));
     int64_t rows = ebb_view_rows(env, logits), vocab = logits->cols;
     EBB_ASSERT(rows == 0 || (vocab > 0 && logits->row0 + rows <= args->label_rows.cols));
-    EBB_TRY(check_labels(env, args, rows));
+    EBB_TRY(ebb_vocab_check_labels(env, "cross_entropy", &args->targets, &args->label_rows,
+                                   logits->row0, rows, vocab));
     const int32_t *targets = ebb_view_data(env, &args->targets);
     const int32_t *label_rows =
         (const int32_t *)ebb_view_data(env, &args->label_rows) + logits->row0;

@@ -4,45 +4,9 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op/cross_entropy.h"
 
-#include "op/cuda_int.cuh"
+#include "op/vocab_cuda_int.cuh"
 
 enum { THREADS = 512, SUM_THREADS = 256 };
-
-static __device__ float block_max(float value, float *shared)
-{
-    int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, warps = blockDim.x >> 5;
-    for (int step = 16; step > 0; step /= 2)
-        value = fmaxf(value, __shfl_xor_sync(0xffffffffu, value, step));
-    if (lane == 0) shared[warp] = value;
-    __syncthreads();
-    value = lane < warps ? shared[lane] : -INFINITY;
-    for (int step = 16; step > 0; step /= 2)
-        value = fmaxf(value, __shfl_xor_sync(0xffffffffu, value, step));
-    __syncthreads();
-    return value;
-}
-
-/* The row's largest logit; NaN where one is NaN, 0 where all are -inf. */
-static __device__ float row_max(const float *z, int64_t vocab, float *shared)
-{
-    float max = -INFINITY;
-    int nan = 0;
-    for (int64_t j = threadIdx.x; j < vocab; j += blockDim.x) {
-        max = fmaxf(max, z[j]);
-        nan |= isnan(z[j]);
-    }
-    max = block_max(max, shared);
-    if (__syncthreads_or(nan)) return NAN;
-    return max == -INFINITY ? 0.0f : max;
-}
-
-/* Is there an equal of the largest before the target? The first of equals wins. */
-static __device__ bool is_before(const float *z, int64_t target, float value)
-{
-    int found = 0;
-    for (int64_t j = threadIdx.x; j < target; j += blockDim.x) found |= z[j] == value;
-    return __syncthreads_or(found) != 0;
-}
 
 template <typename T>
 static __global__ void row_kernel(const float *logits, int64_t stride, int64_t vocab,
@@ -56,11 +20,10 @@ static __global__ void row_kernel(const float *logits, int64_t stride, int64_t v
     int64_t token = label_rows[blockIdx.x];
     int64_t target = token >= 0 && token < tokens ? targets[token] : -1;
     bool known = target >= 0 && target < vocab;
-    float max = row_max(z, vocab, maxima), chosen = known ? z[target] : NAN;
-    double sum = 0;
-    for (int64_t j = threadIdx.x; j < vocab; j += blockDim.x) sum += (double)expf(z[j] - max);
-    sum = ebb_block_sum(sum, sums);
-    bool correct = known && chosen == max && !isnan(sum) && !is_before(z, target, max);
+    float max = ebb_row_max(z, vocab, maxima), chosen = known ? z[target] : NAN;
+    double sum = ebb_row_sum_exp(z, vocab, max, 1.0f, sums);
+    /* The first of equals wins. */
+    bool correct = known && chosen == max && !isnan(sum) && !ebb_row_has(z, target, max);
     if (threadIdx.x == 0) {
         rows[blockIdx.x].loss = log(sum) + ((double)max - (double)chosen);
         rows[blockIdx.x].label = 1;

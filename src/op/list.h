@@ -23,6 +23,8 @@ X(swiglu_forward, 2, "rw")                   /* swiglu.h */
 X(swiglu_backward, 3, "rrw")
 X(dropout, 2, "r+")                          /* dropout.h */
 X(cross_entropy, 6, "+rrw+w")                 /* cross_entropy.h */
+X(distill, 7, "+rrrw+w")                      /* distill.h */
+X(distill_topk, 8, "+rrrrw+w")
 X(norm_squared, 3, "r+w")                     /* optimizer.h */
 X(clip, 2, "r+")
 X(adamw, 8, "++++++rr")

@@ -7,6 +7,7 @@
 
 #include "op/attention.h"
 #include "op/cross_entropy.h"
+#include "op/distill.h"
 #include "op/dropout.h"
 #include "op/embed.h"
 #include "op/matmul.h"

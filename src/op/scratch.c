@@ -5,6 +5,7 @@
 
 #include "op/attention_cudnn_int.h"
 #include "op/cross_entropy.h"
+#include "op/distill.h"
 #include "op/embed.h"
 #include "op/optimizer.h"
 #include "op/rmsnorm.h"
@@ -35,6 +36,11 @@ int64_t ebb_column_sum_scratch(int64_t rows, int64_t cols, const struct ebb_op_t
 int64_t ebb_cross_entropy_scratch(int64_t rows, const struct ebb_op_target *target)
 {
     return is_cuda(target) ? rows * (int64_t)sizeof(struct ebb_cross_entropy_row) : 0;
+}
+
+int64_t ebb_distill_scratch(int64_t rows, const struct ebb_op_target *target)
+{
+    return is_cuda(target) ? rows * (int64_t)sizeof(struct ebb_distill_row) : 0;
 }
 
 int64_t ebb_norm_squared_scratch(const struct ebb_op_target *target)

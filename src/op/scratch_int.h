@@ -18,6 +18,12 @@ struct ebb_cross_entropy_row {
     int32_t label, correct;
 };
 
+/* One row of distill or distill_topk. */
+struct ebb_distill_row {
+    double loss, cross_entropy, divergence;
+    int32_t label, correct;
+};
+
 /* The plain CUDA backward's: delta of each row and head. */
 int64_t ebb_attention_deltas(const struct ebb_attention_shape *shape, int64_t tokens);
 int64_t ebb_attention_scratch_cpu(const struct ebb_attention_shape *shape, int64_t tokens,

@@ -31,6 +31,9 @@ struct ebb_step {
 
 struct ebb_sums {
     double loss;         /* sum of the losses of all labels since the last reset */
+    /* Distillation (op/distill.h): the sums of loss's two parts, before they are weighted. 0
+     * elsewhere: there the cross-entropy is the loss. */
+    double cross_entropy, divergence;
     int64_t labels;      /* labels counted in it */
     int64_t correct;     /* of those, the largest logit was the target's */
     double norm_squared; /* of the unnormalised gradients */

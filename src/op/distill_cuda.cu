@@ -1,0 +1,458 @@
+/* Distillation on the GPU: a block a row, four passes over what the two heads say of it; then one
+ * block adds the rows up in a fixed order. Targets, labels and what a saved teacher says are the
+ * host's to check: a row with a target or an id outside the vocabulary has a loss of NaN.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "op/distill.h"
+
+#include "op/distill_int.h"
+#include "op/vocab_cuda_int.cuh"
+
+enum { THREADS = 512, SUM_THREADS = 256 };
+
+/* What makes log-probabilities of a head's logits: (z - max) inverse - log_sum. */
+struct head {
+    float max, log_sum, share; /* 1 / sum */
+};
+
+/* The student's head without temperature; target < 0: unknown. */
+struct plain_head {
+    float max, share;
+    int64_t target;
+};
+
+/* A token or class: the student's probability, what it adds to the divergence, and its slope w
+ * (op/distill.h). */
+struct term {
+    float q, value, slope;
+};
+
+/* Both ops' arguments, for kernels. */
+struct job {
+    float *logits;
+    int64_t stride, cols;
+    const float *teacher; /* or NULL */
+    int64_t teacher_stride;
+    const int32_t *ids;   /* a saved teacher's */
+    const void *logprobs; /* fp32 or bf16 */
+    int64_t k, ids_stride, logprobs_stride;
+    bool logprobs_bf16;
+    const int32_t *targets, *label_rows;
+    int64_t tokens;
+    void *dlogits; /* or NULL */
+    int64_t dstride;
+    struct ebb_distill_row *rows;
+};
+
+/* Space that a block's sums go through. */
+struct exchange {
+    float floats[32];
+    double doubles[32];
+};
+
+/* ---- terms of a divergence: as on the CPU (op/distill_cpu.c) ---- */
+
+struct mixture {
+    float log_m_q, log_p_m, q_m;
+};
+
+static __device__ __forceinline__ struct mixture mix(float x, float mixed, float rest)
+{
+    float low = x < 0 ? x : 0.0f, high = x > 0 ? x : 0.0f, e = expf(-fabsf(x));
+    float larger = x < 0 ? rest : mixed, smaller = x < 0 ? mixed : rest;
+    float y = e > 0.5f ? 1.0f - smaller * (1.0f - e) : larger + smaller * e;
+    float log_y = logf(y), q = x < 0 ? 1.0f : e;
+    struct mixture m = {high + log_y, low - log_y, q / y};
+    return m;
+}
+
+static __device__ __forceinline__ struct term make_term(const struct ebb_distill_form &form,
+                                                        float p, float q, float log_p, float log_q)
+{
+    struct term t;
+    if (log_p == -INFINITY) log_p = EBB_DISTILL_LOG_MASKED;
+    if (log_q == -INFINITY) log_q = EBB_DISTILL_LOG_MASKED;
+    float x = log_p - log_q, mixed = form.mixed, rest = form.rest;
+    t.q = q;
+    if (form.kind == EBB_DISTILL_PLAIN) {
+        t.value = form.forward * p * x - form.reverse * q * x;
+        t.slope = form.forward * (q - p) - form.reverse * q * x;
+        return t;
+    }
+    struct mixture m = mix(x, mixed, rest);
+    if (form.kind == EBB_DISTILL_JSD) {
+        t.slope = -rest * q * m.log_m_q;
+        t.value = mixed * p * m.log_p_m + t.slope;
+    } else if (form.kind == EBB_DISTILL_SKEWED_FORWARD) {
+        t.value = p * m.log_p_m;
+        t.slope = rest * (q - p * m.q_m);
+    } else {
+        t.value = -q * m.log_m_q;
+        t.slope = q * (rest * (1.0f - m.q_m) - m.log_m_q);
+    }
+    return t;
+}
+
+static __device__ __forceinline__ struct term see(const struct ebb_distill_form &form,
+                                                  const struct head &student,
+                                                  const struct head &teacher, float z,
+                                                  float teacher_z)
+{
+    float a = __fmul_rn(z - student.max, form.inverse);
+    float b = __fmul_rn(teacher_z - teacher.max, form.inverse);
+    /* Not fused with what comes after them: the same numbers must differ by 0. */
+    float p = __fmul_rn(expf(b), teacher.share), q = __fmul_rn(expf(a), student.share);
+    return make_term(form, p, q, b - teacher.log_sum, a - student.log_sum);
+}
+
+/* CE's gradient by one logit, without its share. */
+static __device__ __forceinline__ float plain_slope(const struct plain_head &plain, float z,
+                                                    int64_t j)
+{
+    float p = expf(z - plain.max) * plain.share;
+    return j == plain.target ? p - 1.0f : p;
+}
+
+/* ---- rows ---- */
+
+static __device__ struct head head_of(float max, double sum)
+{
+    struct head head = {max, (float)log(sum), (float)(1.0 / sum)};
+    return head;
+}
+
+/* The target of the block's row; -1: there is none. */
+static __device__ int64_t target_of(const struct job &job, int64_t vocab)
+{
+    int64_t token = job.label_rows[blockIdx.x];
+    int64_t target = token >= 0 && token < job.tokens ? job.targets[token] : -1;
+    return target < vocab ? target : -1;
+}
+
+/* Fills in what the student's head says by itself; all threads. */
+static __device__ struct plain_head plain_result(const struct ebb_distill_form &form,
+                                                 const float *z, float max, double sum,
+                                                 int64_t target, struct ebb_distill_row *row,
+                                                 struct exchange *x)
+{
+    double plain_sum = form.tempered ? ebb_row_sum_exp(z, form.vocab, max, 1.0f, x->doubles) : sum;
+    float chosen = target >= 0 ? z[target] : NAN;
+    /* The first of equals wins. */
+    bool correct =
+        target >= 0 && chosen == max && !isnan(plain_sum) && !ebb_row_has(z, target, max);
+    row->label = 1;
+    row->correct = correct;
+    row->cross_entropy = log(plain_sum) + ((double)max - (double)chosen);
+    struct plain_head plain = {max, (float)(1.0 / plain_sum), target};
+    return plain;
+}
+
+/* Loss of a row from its two parts; a part without a share may be infinite. Without a target there
+ * is no loss. */
+static __device__ void combine(const struct ebb_distill_form &form, const struct plain_head &plain,
+                               double divergence, struct ebb_distill_row *row)
+{
+    row->divergence = divergence * form.scale;
+    row->loss = plain.target >= 0 ? 0.0 : NAN;
+    if (form.ce > 0) row->loss += form.ce * row->cross_entropy;
+    if (form.kd > 0) row->loss += form.kd * row->divergence;
+}
+
+template <typename T>
+static __global__ void row_kernel(struct ebb_distill_form form, struct job job)
+{
+    __shared__ struct exchange x;
+    const float *z = job.logits + (int64_t)blockIdx.x * job.stride;
+    const float *teacher_z = job.teacher + (int64_t)blockIdx.x * job.teacher_stride;
+    int64_t vocab = form.vocab;
+    struct ebb_distill_row row;
+    float max = ebb_row_max(z, vocab, x.floats), other = ebb_row_max(teacher_z, vocab, x.floats);
+    double sum = ebb_row_sum_exp(z, vocab, max, form.inverse, x.doubles);
+    struct head student = head_of(max, sum);
+    struct head teacher =
+        head_of(other, ebb_row_sum_exp(teacher_z, vocab, other, form.inverse, x.doubles));
+    struct plain_head plain = plain_result(form, z, max, sum, target_of(job, vocab), &row, &x);
+    double value = 0, slope = 0;
+    for (int64_t j = threadIdx.x; j < vocab; j += blockDim.x) {
+        struct term t = see(form, student, teacher, z[j], teacher_z[j]);
+        value += (double)t.value;
+        slope += (double)t.slope;
+    }
+    combine(form, plain, ebb_block_sum(value, x.doubles), &row);
+    float slopes = (float)ebb_block_sum(slope, x.doubles);
+    if (threadIdx.x == 0) job.rows[blockIdx.x] = row;
+    if (job.dlogits == NULL) return;
+    /* d may be z: every thread has read what others need before any of them writes. */
+    __syncthreads();
+    T *d = (T *)job.dlogits + (int64_t)blockIdx.x * job.dstride;
+    for (int64_t j = threadIdx.x; j < job.cols; j += blockDim.x) {
+        float g = 0, at = z[j];
+        if (j < vocab && form.kd > 0) {
+            struct term t = see(form, student, teacher, at, teacher_z[j]);
+            g = form.kd_slope * (t.slope - t.q * slopes);
+        }
+        if (j < vocab && form.ce > 0) g += form.ce_slope * plain_slope(plain, at, j);
+        ebb_store(d + j, g);
+    }
+}
+
+/* ---- a saved teacher ---- */
+
+/* What a row's k + 1 classes are made of. */
+struct topk {
+    int64_t k;
+    const int32_t *ids;
+    const void *logprobs;
+    bool bf16, all;     /* the k are the whole vocabulary */
+    float shift;        /* added to the k's logarithms */
+    float log_others;   /* the teacher's */
+    const float *saved; /* the student's logits of the k, in shared memory */
+};
+
+/* The student's logits of all other tokens, relative to the largest of them. */
+struct others {
+    float max, share, log_q;
+};
+
+static __device__ __forceinline__ float logprob(const struct topk &top, int64_t i)
+{
+    return top.bf16 ? ebb_load((const ebb_bf16 *)top.logprobs + i)
+                    : ebb_load((const float *)top.logprobs + i);
+}
+
+static __device__ void see_teacher(struct topk *top, double *shared)
+{
+    double sum = 0;
+    for (int64_t i = threadIdx.x; i < top->k; i += blockDim.x) sum += exp((double)logprob(*top, i));
+    sum = ebb_block_sum(sum, shared);
+    bool full = top->all || sum >= 1;
+    top->shift = full ? -(float)log(sum) : 0.0f;
+    top->log_others = full ? -INFINITY : (float)log1p(-sum);
+}
+
+static __device__ __forceinline__ struct term topk_term(const struct ebb_distill_form &form,
+                                                        const struct topk &top,
+                                                        const struct head &student,
+                                                        const struct others &others, int64_t i)
+{
+    float log_p = i < top.k ? logprob(top, i) + top.shift : top.log_others;
+    float log_q = i < top.k ? __fmul_rn(top.saved[i] - student.max, form.inverse) - student.log_sum
+                            : others.log_q;
+    return make_term(form, expf(log_p), expf(log_q), log_p, log_q);
+}
+
+/* Are all ids of the row tokens? */
+static __device__ bool ids_are_tokens(const struct topk &top, int64_t vocab)
+{
+    int bad = 0;
+    for (int64_t i = threadIdx.x; i < top.k; i += blockDim.x)
+        bad |= top.ids[i] < 0 || top.ids[i] >= vocab;
+    return __syncthreads_or(bad) == 0;
+}
+
+/* A row that the host should have refused. */
+template <typename T> static __device__ void spoil(const struct job &job)
+{
+    struct ebb_distill_row row = {NAN, NAN, NAN, 1, 0};
+    if (threadIdx.x == 0) job.rows[blockIdx.x] = row;
+    if (job.dlogits == NULL) return;
+    T *d = (T *)job.dlogits + (int64_t)blockIdx.x * job.dstride;
+    for (int64_t j = threadIdx.x; j < job.cols; j += blockDim.x) ebb_store(d + j, NAN);
+}
+
+/* The gradient of all tokens as if they were among the others, whose slope together is `slope`;
+ * then that of the k. z has the k masked; d may be z. */
+template <typename T>
+static __device__ void write_topk(const struct ebb_distill_form &form, const struct job &job,
+                                  const struct topk &top, const struct head &student,
+                                  const struct plain_head &plain, const struct others &others,
+                                  float slopes, const float *z)
+{
+    T *d = (T *)job.dlogits + (int64_t)blockIdx.x * job.dstride;
+    float factor = 0;
+    if (!top.all) {
+        struct term t = topk_term(form, top, student, others, top.k);
+        factor = form.kd_slope * (t.slope - t.q * slopes) * others.share;
+    }
+    for (int64_t j = threadIdx.x; j < job.cols; j += blockDim.x) {
+        float g = 0, at = z[j];
+        if (j < form.vocab && form.kd > 0)
+            g = factor * expf(__fmul_rn(at - others.max, form.inverse));
+        if (j < form.vocab && form.ce > 0) g += form.ce_slope * plain_slope(plain, at, j);
+        ebb_store(d + j, g);
+    }
+    __syncthreads();
+    for (int64_t i = threadIdx.x; i < top.k; i += blockDim.x) {
+        float g = 0;
+        if (form.kd > 0) {
+            struct term t = topk_term(form, top, student, others, i);
+            g = form.kd_slope * (t.slope - t.q * slopes);
+        }
+        if (form.ce > 0) g += form.ce_slope * plain_slope(plain, top.saved[i], top.ids[i]);
+        ebb_store(d + top.ids[i], g);
+    }
+}
+
+template <typename T>
+static __global__ void topk_kernel(struct ebb_distill_form form, struct job job)
+{
+    __shared__ struct exchange x;
+    __shared__ float saved[EBB_DISTILL_TOPK];
+    float *z = job.logits + (int64_t)blockIdx.x * job.stride;
+    int64_t vocab = form.vocab;
+    size_t place = (size_t)(blockIdx.x * job.logprobs_stride);
+    struct topk top = {job.k,
+                       job.ids + (int64_t)blockIdx.x * job.ids_stride,
+                       (const char *)job.logprobs + place * (job.logprobs_bf16 ? 2 : 4),
+                       job.logprobs_bf16,
+                       job.k == vocab,
+                       0,
+                       0,
+                       saved};
+    if (!ids_are_tokens(top, vocab)) {
+        spoil<T>(job);
+        return;
+    }
+    struct ebb_distill_row row;
+    float max = ebb_row_max(z, vocab, x.floats);
+    double sum = ebb_row_sum_exp(z, vocab, max, form.inverse, x.doubles);
+    struct head student = head_of(max, sum);
+    struct plain_head plain = plain_result(form, z, max, sum, target_of(job, vocab), &row, &x);
+    /* The k are taken out of the row while the others are looked at. */
+    for (int64_t i = threadIdx.x; i < top.k; i += blockDim.x) saved[i] = z[top.ids[i]];
+    __syncthreads();
+    for (int64_t i = threadIdx.x; i < top.k; i += blockDim.x) z[top.ids[i]] = -INFINITY;
+    __syncthreads();
+    float rest_max = ebb_row_max(z, vocab, x.floats);
+    double rest = ebb_row_sum_exp(z, vocab, rest_max, form.inverse, x.doubles);
+    struct others others = {rest_max, rest > 0 ? (float)(1.0 / rest) : 0.0f,
+                            __fmul_rn(rest_max - max, form.inverse) +
+                                ((float)log(rest) - student.log_sum)};
+    see_teacher(&top, x.doubles);
+    double value = 0, slope = 0;
+    int64_t count = top.all ? top.k : top.k + 1;
+    for (int64_t i = threadIdx.x; i < count; i += blockDim.x) {
+        struct term t = topk_term(form, top, student, others, i);
+        value += (double)t.value;
+        slope += (double)t.slope;
+    }
+    combine(form, plain, ebb_block_sum(value, x.doubles), &row);
+    float slopes = (float)ebb_block_sum(slope, x.doubles);
+    if (threadIdx.x == 0) job.rows[blockIdx.x] = row;
+    if (job.dlogits != NULL) write_topk<T>(form, job, top, student, plain, others, slopes, z);
+    if (job.dlogits == (void *)job.logits) return;
+    __syncthreads();
+    for (int64_t i = threadIdx.x; i < top.k; i += blockDim.x) z[top.ids[i]] = saved[i];
+}
+
+/* One block: each thread adds a run of rows, then the threads' sums are added in order. */
+static __global__ void sum_kernel(const struct ebb_distill_row *rows, int64_t count,
+                                  struct ebb_sums *sums)
+{
+    __shared__ struct ebb_distill_row parts[SUM_THREADS];
+    int64_t each = (count + SUM_THREADS - 1) / SUM_THREADS, first = threadIdx.x * each;
+    int64_t end = first + each < count ? first + each : count;
+    struct ebb_distill_row part = {0, 0, 0, 0, 0};
+    for (int64_t i = first; i < end; i++) {
+        part.loss += rows[i].loss;
+        part.cross_entropy += rows[i].cross_entropy;
+        part.divergence += rows[i].divergence;
+        part.correct += rows[i].correct;
+    }
+    parts[threadIdx.x] = part;
+    __syncthreads();
+    if (threadIdx.x != 0) return;
+    for (int i = 1; i < SUM_THREADS; i++) {
+        part.loss += parts[i].loss;
+        part.cross_entropy += parts[i].cross_entropy;
+        part.divergence += parts[i].divergence;
+        part.correct += parts[i].correct;
+    }
+    sums->loss += part.loss;
+    sums->cross_entropy += part.cross_entropy;
+    sums->divergence += part.divergence;
+    sums->labels += count;
+    sums->correct += part.correct;
+}
+
+/* ---- launchers ---- */
+
+/* What both ops have. */
+static struct job job_of(const struct ebb_op_env *env, const struct ebb_view *logits,
+                         const struct ebb_view *targets, const struct ebb_view *label_rows,
+                         const struct ebb_view *dlogits, const struct ebb_view *scratch)
+{
+    const struct ebb_op_target target = {EBB_BACKEND_CUDA, 0};
+    struct job job;
+    memset(&job, 0, sizeof job);
+    EBB_ASSERT(scratch->cols >= ebb_distill_scratch(ebb_view_rows(env, logits), &target));
+    job.logits = ebb_data<float>(env, logits);
+    job.stride = logits->stride;
+    job.cols = logits->cols;
+    job.targets = ebb_data<const int32_t>(env, targets);
+    job.tokens = targets->cols;
+    job.label_rows = ebb_data<const int32_t>(env, label_rows) + logits->row0;
+    job.dlogits = ebb_view_data(env, dlogits);
+    job.dstride = dlogits->stride;
+    job.rows = ebb_data<struct ebb_distill_row>(env, scratch);
+    return job;
+}
+
+static enum ebb_status finish(const struct ebb_op_env *env, const struct job *job, int64_t rows,
+                              const struct ebb_view *sums, const char *op)
+{
+    sum_kernel<<<1, SUM_THREADS, 0, ebb_stream(env)>>>(job->rows, rows,
+                                                       ebb_data<struct ebb_sums>(env, sums));
+    return ebb_launched(env, op);
+}
+
+static bool writes_f32(const struct ebb_view *dlogits)
+{
+    return !ebb_present(dlogits) || dlogits->dtype == EBB_F32;
+}
+
+enum ebb_status ebb_distill_cuda(const struct ebb_op_env *env, const struct ebb_distill *args)
+{
+    const struct ebb_view *logits = &args->logits;
+    struct ebb_distill_form form;
+    EBB_TRY(ebb_distill_form(env, "distill", &args->keys, logits, args->teacher.cols, &form));
+    EBB_TRY(
+        ebb_distill_check(env, "distill", logits, &args->dlogits, &args->label_rows, &args->sums));
+    EBB_TRY(ebb_distill_check_teacher(env, args));
+    int64_t rows = ebb_view_rows(env, logits);
+    if (rows == 0) return EBB_OK;
+    struct job job =
+        job_of(env, logits, &args->targets, &args->label_rows, &args->dlogits, &args->scratch);
+    job.teacher = ebb_data<const float>(env, &args->teacher);
+    job.teacher_stride = args->teacher.stride;
+    if (writes_f32(&args->dlogits))
+        row_kernel<float><<<ebb_blocks(rows), THREADS, 0, ebb_stream(env)>>>(form, job);
+    else
+        row_kernel<ebb_bf16><<<ebb_blocks(rows), THREADS, 0, ebb_stream(env)>>>(form, job);
+    return finish(env, &job, rows, &args->sums, "distill");
+}
+
+enum ebb_status ebb_distill_topk_cuda(const struct ebb_op_env *env,
+                                      const struct ebb_distill_topk *args)
+{
+    const struct ebb_view *logits = &args->logits;
+    struct ebb_distill_form form;
+    EBB_TRY(ebb_distill_form(env, "distill_topk", &args->keys, logits, logits->cols, &form));
+    EBB_TRY(ebb_distill_check(env, "distill_topk", logits, &args->dlogits, &args->label_rows,
+                              &args->sums));
+    EBB_TRY(ebb_distill_check_topk(env, args));
+    int64_t rows = ebb_view_rows(env, logits);
+    if (rows == 0) return EBB_OK;
+    struct job job =
+        job_of(env, logits, &args->targets, &args->label_rows, &args->dlogits, &args->scratch);
+    job.ids = ebb_data<const int32_t>(env, &args->ids);
+    job.ids_stride = args->ids.stride;
+    job.logprobs = ebb_view_data(env, &args->logprobs);
+    job.logprobs_stride = args->logprobs.stride;
+    job.logprobs_bf16 = args->logprobs.dtype == EBB_BF16;
+    job.k = args->ids.cols;
+    if (writes_f32(&args->dlogits))
+        topk_kernel<float><<<ebb_blocks(rows), THREADS, 0, ebb_stream(env)>>>(form, job);
+    else
+        topk_kernel<ebb_bf16><<<ebb_blocks(rows), THREADS, 0, ebb_stream(env)>>>(form, job);
+    return finish(env, &job, rows, &args->sums, "distill_topk");
+}
