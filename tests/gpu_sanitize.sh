@@ -11,7 +11,7 @@ set -u
 folder=${1:-$(dirname "$0")}
 sanitizer=${2:-}
 logs=${3:-}
-limit=150 # seconds of one program under one tool
+limit=300 # seconds of one program under one tool
 all=420   # seconds of one tool; the four run side by side
 tools="memcheck racecheck synccheck initcheck"
 

@@ -612,13 +612,15 @@ static void fewer_tokens_bound_the_divergence_from_below(void **state)
 {
     (void)state;
     static const struct size size = {1, 40, 40, 40, 40, EBB_F32, EBB_F32};
+    static const int64_t saved[] = {1, 2, 3, 8, 21, 39, 40};
     struct setup s;
     prepare(&s, &size);
     for (int setting = 0; setting < SETTINGS; setting++) {
         choose(&s, setting);
         save_teacher(&s);
         double whole = divergence_alone(&s, false), before = 0;
-        for (int64_t k = 1; k <= 40; k++) {
+        for (size_t c = 0; c < sizeof saved / sizeof saved[0]; c++) {
+            const int64_t k = saved[c];
             s.ids.cols = s.logprobs.cols = k;
             double part = divergence_alone(&s, true);
             assert_true(part <= whole * (1 + 1e-6) + 4e-6 && part >= before - 4e-6);

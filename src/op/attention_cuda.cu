@@ -209,11 +209,11 @@ static __device__ __forceinline__ void store_rows(T *to, int64_t stride, int row
 template <typename T>
 static __device__ __forceinline__ float score_of(const struct call<T> &c, float dot, float *slope)
 {
-    float s = __fmul_rn(dot, c.scale);
+    float s = dot * c.scale;
     *slope = 1;
     if (c.softcap > 0) {
         float t = tanhf(s / c.softcap);
-        s = __fmul_rn(c.softcap, t);
+        s = c.softcap * t;
         *slope = 1 - t * t;
     }
     return s;
@@ -261,15 +261,14 @@ static __device__ __forceinline__ void soften(const struct call<T> &c, int query
             larger = fmaxf(larger, __shfl_xor_sync(0xffffffffu, larger, step));
         float base = base_of(larger), fade = expf(most[i] - base);
         float low = expf(s[i][0] - base), high = expf(s[i][1] - base);
-        float total = __fadd_rn(low, high); /* then as ebb_warp_sum does */
+        float total = low + high; /* then as ebb_warp_sum does */
         for (int step = 8; step > 0; step /= 2) total += __shfl_xor_sync(0xffffffffu, total, step);
         most[i] = larger;
         sum[i] = fmaf(sum[i], fade, total);
         weights[(ty * I + i) * WEIGHTS + tx] = low;
         weights[(ty * I + i) * WEIGHTS + tx + 16] = high;
 #pragma unroll
-        for (int j = 0; j < 4 * N; j++)
-            part(acc[i][j / 4], j % 4) = __fmul_rn(part(acc[i][j / 4], j % 4), fade);
+        for (int j = 0; j < 4 * N; j++) part(acc[i][j / 4], j % 4) *= fade;
     }
 }
 
@@ -541,7 +540,7 @@ template <typename T> static __global__ void __launch_bounds__(THREADS) row_kern
             sum = fmaf(sum, fade[w], sums[w]);
             if (t >= c.e || first > query) continue;
             acc = add_column(v + first * c.v_stride + t, c.v_stride, query + 1 - first,
-                             weights + TILE * w, __fmul_rn(acc, fade[w]));
+                             weights + TILE * w, acc * fade[w]);
         }
     }
     if (t < c.e) ebb_store(c.o + row * c.o_stride + head * c.e + t, acc / sum);
@@ -646,8 +645,8 @@ static enum ebb_status launch(const struct ebb_op_env *env, const char *op,
         void (*kernel)(struct call<T>) = kernels->of[half][size];
         c.blocks = (int)ebb_ceil_div(c.tokens, rows) + c.docs; /* at most */
         cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
-        kernel<<<ebb_blocks((int64_t)c.blocks * heads), THREADS, (size_t)bytes,
-                 ebb_stream(env)>>>(c);
+        kernel<<<ebb_blocks((int64_t)c.blocks * heads), THREADS, (size_t)bytes, ebb_stream(env)>>>(
+            c);
         return ebb_launched(env, op);
     }
     return EBB_FAIL(env->ctx, EBB_UNSUPPORTED,

@@ -6,8 +6,9 @@
  * and returns; it never waits, allocates or keeps anything.
  *
  * Same numbers: no atomics on floats; every sum's order depends on sizes only, never on the
- * number of multiprocessors. Products and sums that must not be fused are written with __fmul_rn
- * and __fadd_rn.
+ * number of multiprocessors; and nvcc fuses no product with a sum of its own accord (-fmad=false),
+ * for it does so in one copy of a loop and not in another, so that a row's bits would hang on where
+ * in its block it stands. Where a kernel wants it fused it says fmaf.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef EBB_OP_CUDA_INT_H
 #define EBB_OP_CUDA_INT_H

@@ -97,10 +97,10 @@ static __device__ __forceinline__ struct term see(const struct ebb_distill_form 
                                                   const struct head &teacher, float z,
                                                   float teacher_z)
 {
-    float a = __fmul_rn(z - student.max, form.inverse);
-    float b = __fmul_rn(teacher_z - teacher.max, form.inverse);
+    float a = (z - student.max) * form.inverse;
+    float b = (teacher_z - teacher.max) * form.inverse;
     /* Not fused with what comes after them: the same numbers must differ by 0. */
-    float p = __fmul_rn(expf(b), teacher.share), q = __fmul_rn(expf(a), student.share);
+    float p = expf(b) * teacher.share, q = expf(a) * student.share;
     return make_term(form, p, q, b - teacher.log_sum, a - student.log_sum);
 }
 
@@ -235,7 +235,7 @@ static __device__ __forceinline__ struct term topk_term(const struct ebb_distill
                                                         const struct others &others, int64_t i)
 {
     float log_p = i < top.k ? logprob(top, i) + top.shift : top.log_others;
-    float log_q = i < top.k ? __fmul_rn(top.saved[i] - student.max, form.inverse) - student.log_sum
+    float log_q = i < top.k ? (top.saved[i] - student.max) * form.inverse - student.log_sum
                             : others.log_q;
     return make_term(form, expf(log_p), expf(log_q), log_p, log_q);
 }
@@ -276,7 +276,7 @@ static __device__ void write_topk(const struct ebb_distill_form &form, const str
     for (int64_t j = threadIdx.x; j < job.cols; j += blockDim.x) {
         float g = 0, at = z[j];
         if (j < form.vocab && form.kd > 0)
-            g = factor * expf(__fmul_rn(at - others.max, form.inverse));
+            g = factor * expf((at - others.max) * form.inverse);
         if (j < form.vocab && form.ce > 0) g += form.ce_slope * plain_slope(plain, at, j);
         ebb_store(d + j, g);
     }
@@ -325,7 +325,7 @@ static __global__ void topk_kernel(struct ebb_distill_form form, struct job job)
     float rest_max = ebb_row_max(z, vocab, x.floats);
     double rest = ebb_row_sum_exp(z, vocab, rest_max, form.inverse, x.doubles);
     struct others others = {rest_max, rest > 0 ? (float)(1.0 / rest) : 0.0f,
-                            __fmul_rn(rest_max - max, form.inverse) +
+                            (rest_max - max) * form.inverse +
                                 ((float)log(rest) - student.log_sum)};
     see_teacher(&top, x.doubles);
     double value = 0, slope = 0;

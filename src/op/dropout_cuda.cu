@@ -22,9 +22,9 @@ static __global__ void dropout_kernel(const T *x, int64_t x_stride, T *y, int64_
         int64_t j = (int64_t)(4 * counter + (uint64_t)k - first);
         if (j < 0 || j >= cols) continue;
         float kept = ebb_uniform_device(words[k]) < p ? 0.0f : scale;
-        float value = __fmul_rn(ebb_load(x + i * x_stride + j), kept);
+        float value = ebb_load(x + i * x_stride + j) * kept;
         T *to = y + i * y_stride + j;
-        ebb_store(to, accumulate ? __fadd_rn(ebb_load(to), value) : value);
+        ebb_store(to, accumulate ? ebb_load(to) + value : value);
     }
 }
 

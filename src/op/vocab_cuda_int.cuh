@@ -48,7 +48,7 @@ static __device__ double ebb_row_sum_exp(const float *z, int64_t vocab, float ma
 {
     double sum = 0;
     for (int64_t j = threadIdx.x; j < vocab; j += blockDim.x)
-        sum += (double)expf(__fmul_rn(z[j] - max, scale));
+        sum += (double)expf((z[j] - max) * scale);
     return ebb_block_sum(sum, shared);
 }
 
