@@ -20,6 +20,13 @@ static void choose(struct setup *s, int setting)
     s->keys.scale_t2 = setting % 2 == 1;
 }
 
+/* All of them; where a tool follows every instruction (EBB_TEST_MEMORY), every seventh, which still
+ * has each value of each constant. */
+static int next(const struct setup *s, int setting)
+{
+    return setting + (s->t.apart != NULL ? 7 : 1);
+}
+
 static void name_setting(const struct setup *s)
 {
     print_message("divergence %d, beta %g, temperature %g%s, kd_ratio %g\n",
@@ -35,7 +42,7 @@ static void loss_and_gradient_agree_with_the_formula(void **state)
     for (int size = 0; size < 2; size++) {
         struct setup s;
         prepare(&s, &sizes[size]);
-        for (int setting = 0; setting < SETTINGS; setting++) {
+        for (int setting = 0; setting < SETTINGS; setting = next(&s, setting)) {
             choose(&s, setting);
             if (getenv("EBB_TEST_VERBOSE")) name_setting(&s);
             check(&s, false, 1);
@@ -124,7 +131,7 @@ static void a_saved_teacher_agrees_with_the_formula_over_its_classes(void **stat
     for (int size = 0; size < 4; size++) {
         struct setup s;
         prepare(&s, &sizes[size]);
-        for (int setting = 0; setting < SETTINGS; setting++) {
+        for (int setting = 0; setting < SETTINGS; setting = next(&s, setting)) {
             choose(&s, setting);
             if (getenv("EBB_TEST_VERBOSE")) name_setting(&s);
             save_teacher(&s);
@@ -209,7 +216,7 @@ static void a_teacher_that_is_the_student_teaches_nothing(void **state)
         prepare(&s, &size);
         s.k = saved == 1 ? 12 : 50;
         s.ids.cols = s.logprobs.cols = s.k;
-        for (int setting = 0; setting < SETTINGS; setting++) {
+        for (int setting = 0; setting < SETTINGS; setting = next(&s, setting)) {
             choose(&s, setting);
             s.keys.kd_ratio = 1;
             for (int64_t i = 0; i < s.rows; i++) { /* the padding differs */
@@ -458,7 +465,7 @@ static void extreme_logits_keep_loss_and_gradient_finite(void **state)
         op_test_set(&s.t, &s.logits, 5, j, j == 8 ? 3e38 : -3e38);
         op_test_set(&s.t, &s.teacher, 5, j, j == 9 ? 3e38 : -3e38);
     }
-    for (int setting = 0; setting < SETTINGS; setting++) {
+    for (int setting = 0; setting < SETTINGS; setting = next(&s, setting)) {
         choose(&s, setting);
         for (int saved = 0; saved < 2; saved++) {
             for (int64_t i = 0; i < s.rows; i++) { /* any six tokens */
@@ -591,7 +598,7 @@ static void all_tokens_saved_are_the_whole_teacher(void **state)
     static const struct size size = {3, 40, 37, 37, 37, EBB_F32, EBB_F32};
     struct setup s;
     prepare(&s, &size);
-    for (int setting = 0; setting < SETTINGS; setting++) {
+    for (int setting = 0; setting < SETTINGS; setting = next(&s, setting)) {
         choose(&s, setting);
         save_teacher(&s);
         assert_runs(&s, false);
@@ -615,7 +622,7 @@ static void fewer_tokens_bound_the_divergence_from_below(void **state)
     static const int64_t saved[] = {1, 2, 3, 8, 21, 39, 40};
     struct setup s;
     prepare(&s, &size);
-    for (int setting = 0; setting < SETTINGS; setting++) {
+    for (int setting = 0; setting < SETTINGS; setting = next(&s, setting)) {
         choose(&s, setting);
         save_teacher(&s);
         double whole = divergence_alone(&s, false), before = 0;
