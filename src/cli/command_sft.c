@@ -1,4 +1,4 @@
-/* `ebb sft`.
+/* `ebb sft` and `ebb kd`, which differ in what a token's loss is.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "recipe/sft.h"
 
@@ -17,14 +17,24 @@ static void print_result(const struct ebb_config *config, const struct ebb_train
     printf("%s\n%s\n", result->stopped_early ? " (stopped early)" : "", config->output_dir);
 }
 
-enum ebb_status ebb_cli_sft(struct ebb_cli *cli)
+static enum ebb_status train(struct ebb_cli *cli, enum ebb_command command)
 {
     struct ebb_config config;
     struct ebb_options *options = NULL;
     struct ebb_trainer_result result = {0};
-    EBB_TRY(ebb_cli_options(cli, EBB_COMMAND_SFT, &config, &options));
+    EBB_TRY(ebb_cli_options(cli, command, &config, &options));
     enum ebb_status status = ebb_sft_run(cli->ctx, options, &config, &cli->env, &result);
     if (status == EBB_OK) print_result(&config, &result);
     ebb_options_free(options);
     return status;
+}
+
+enum ebb_status ebb_cli_sft(struct ebb_cli *cli)
+{
+    return train(cli, EBB_COMMAND_SFT);
+}
+
+enum ebb_status ebb_cli_kd(struct ebb_cli *cli)
+{
+    return train(cli, EBB_COMMAND_KD);
 }

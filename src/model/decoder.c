@@ -13,13 +13,19 @@ static struct ebb_decoder *self_of(const struct ebb_net *net)
     return (struct ebb_decoder *)net->self;
 }
 
+static bool is_teacher(const struct ebb_decoder *d)
+{
+    return d->owner != &d->net;
+}
+
 /* Adds a persistent tensor; its index by pointer. */
 static enum ebb_status add_tensor(struct ebb_decoder *d, enum ebb_kind kind, int64_t bytes,
                                   const char *name, int32_t *tensor)
 {
-    struct ebb_net *net = &d->net;
-    if (net->tensor_count == d->tensor_room) {
-        int32_t room = d->tensor_room ? 2 * d->tensor_room : 256;
+    struct ebb_net *net = d->owner;
+    struct ebb_decoder *owner = self_of(net);
+    if (net->tensor_count == owner->tensor_room) {
+        int32_t room = owner->tensor_room ? 2 * owner->tensor_room : 256;
         struct ebb_tensor *tensors =
             (struct ebb_tensor *)ebb_mem_realloc(d->ctx, net->tensors,
                                                  (size_t)room * sizeof *tensors);
@@ -28,16 +34,17 @@ static enum ebb_status add_tensor(struct ebb_decoder *d, enum ebb_kind kind, int
         uint8_t *kinds = (uint8_t *)ebb_mem_realloc(d->ctx, net->kinds, (size_t)room);
         if (!kinds) return EBB_NO_MEMORY;
         net->kinds = kinds;
-        d->tensor_room = room;
+        owner->tensor_room = room;
     }
     struct ebb_tensor *t = &net->tensors[net->tensor_count];
     memset(t, 0, sizeof *t);
-    snprintf(t->name, sizeof t->name, "%s", name);
+    snprintf(t->name, sizeof t->name, "%s%s", is_teacher(d) ? "teacher." : "", name);
     t->space = EBB_SPACE_DEVICE;
     t->persistent = true;
     t->bytes = bytes;
     t->offset = -1;
-    net->kinds[net->tensor_count] = (uint8_t)kind;
+    net->kinds[net->tensor_count] =
+        (uint8_t)(is_teacher(d) && kind == EBB_KIND_WEIGHTS ? EBB_KIND_TEACHER : kind);
     *tensor = net->tensor_count++;
     return EBB_OK;
 }
@@ -230,9 +237,8 @@ static enum ebb_status add_table(struct ebb_decoder *d, const char *name, int32_
 static enum ebb_status add_inputs(struct ebb_decoder *d)
 {
     const struct ebb_capacity *capacity = &d->options.capacity;
+    const struct ebb_objective *objective = &d->options.objective;
     struct ebb_net_inputs *in = &d->net.inputs;
-    int64_t longest = capacity->doc_tokens > capacity->cache_tokens ? capacity->doc_tokens
-                                                                    : capacity->cache_tokens;
     int64_t tokens = capacity->tokens > 0 ? capacity->tokens : 1;
     EBB_TRY(add_tensor(d, EBB_KIND_INPUTS, tokens * 4, "ids", &in->ids));
     EBB_TRY(add_tensor(d, EBB_KIND_INPUTS, tokens * 4, "targets", &in->targets));
@@ -242,6 +248,19 @@ static enum ebb_status add_inputs(struct ebb_decoder *d)
         add_tensor(d, EBB_KIND_INPUTS, (capacity->docs + 1) * 4, "doc_starts", &in->doc_starts));
     EBB_TRY(add_tensor(d, EBB_KIND_INPUTS, (int64_t)sizeof(struct ebb_step), "step", &in->step));
     EBB_TRY(add_tensor(d, EBB_KIND_INPUTS, (int64_t)sizeof(struct ebb_sums), "sums", &in->sums));
+    in->top_ids = in->top_logprobs = -1;
+    if (!ebb_objective_has_top(objective)) return EBB_OK;
+    int64_t top = tokens * objective->top_k;
+    EBB_TRY(add_tensor(d, EBB_KIND_INPUTS, top * 4, "top_ids", &in->top_ids));
+    return add_tensor(d, EBB_KIND_INPUTS, top * ebb_dtype_bytes(objective->top_dtype),
+                      "top_logprobs", &in->top_logprobs);
+}
+
+static enum ebb_status add_rope(struct ebb_decoder *d)
+{
+    const struct ebb_capacity *capacity = &d->options.capacity;
+    int64_t longest = capacity->doc_tokens > capacity->cache_tokens ? capacity->doc_tokens
+                                                                    : capacity->cache_tokens;
     d->rope_rows = longest > 0 ? longest : 1;
     return add_tensor(d, EBB_KIND_INPUTS, d->rope_rows * d->config->head_dim * 4, "rotary table",
                       &d->rope);
@@ -362,17 +381,23 @@ static enum ebb_status fill_net(struct ebb_decoder *d)
     } else {
         EBB_TRY(add_table(d, "head", &d->head, &d->head_param));
     }
-    EBB_TRY(add_inputs(d));
+    if (is_teacher(d))
+        d->net.inputs = d->owner->inputs;
+    else
+        EBB_TRY(add_inputs(d));
+    EBB_TRY(add_rope(d));
     describe_slots(d);
     return place_weights(d);
 }
 
-enum ebb_status ebb_decoder_create(struct ebb_ctx *ctx, const struct ebb_model_config *config,
-                                   const struct ebb_weight_list *weights,
-                                   const struct ebb_decoder_options *options, struct ebb_net **net)
+/* `owner`: the student's net, for a teacher; else NULL. */
+static enum ebb_status create(struct ebb_ctx *ctx, const struct ebb_model_config *config,
+                              const struct ebb_weight_list *weights,
+                              const struct ebb_decoder_options *options, struct ebb_net *owner,
+                              struct ebb_decoder **decoder)
 {
     struct ebb_decoder *d = (struct ebb_decoder *)ebb_mem_alloc(ctx, sizeof *d);
-    *net = NULL;
+    *decoder = NULL;
     if (!d) return EBB_NO_MEMORY;
     d->ctx = ctx;
     d->config = config;
@@ -383,10 +408,32 @@ enum ebb_status ebb_decoder_create(struct ebb_ctx *ctx, const struct ebb_model_c
     d->qk_cols = d->o_cols + config->kv_heads * config->head_dim;
     d->qkv_cols = d->qk_cols + config->kv_heads * config->head_dim;
     d->logits = -1;
+    d->owner = owner ? owner : &d->net;
     d->net.self = d;
     d->net.layers = config->layers;
     d->net.emit = ebb_decoder_emit;
     enum ebb_status status = fill_net(d);
+    if (status != EBB_OK) {
+        ebb_decoder_free(ctx, &d->net);
+        return status;
+    }
+    *decoder = d;
+    return EBB_OK;
+}
+
+enum ebb_status ebb_decoder_create(struct ebb_ctx *ctx, const struct ebb_model_config *config,
+                                   const struct ebb_weight_list *weights,
+                                   const struct ebb_decoder_options *options, struct ebb_net **net)
+{
+    const struct ebb_decoder_options frozen = {.storage = options->storage,
+                                               .capacity = options->capacity};
+    struct ebb_decoder *d;
+    *net = NULL;
+    EBB_TRY(create(ctx, config, weights, options, NULL, &d));
+    enum ebb_status status = EBB_OK;
+    if (options->teacher)
+        status = create(ctx, options->teacher, options->teacher_weights, &frozen, &d->net,
+                        &d->teacher);
     if (status != EBB_OK) {
         ebb_decoder_free(ctx, &d->net);
         return status;
@@ -399,6 +446,7 @@ void ebb_decoder_free(struct ebb_ctx *ctx, struct ebb_net *net)
 {
     if (!net) return;
     struct ebb_decoder *d = self_of(net);
+    if (d->teacher) ebb_decoder_free(ctx, &d->teacher->net);
     ebb_mem_free(ctx, d->places);
     ebb_mem_free(ctx, d->layers);
     ebb_mem_free(ctx, net->tensors);
@@ -437,6 +485,12 @@ int32_t ebb_decoder_rope_tensor(const struct ebb_net *net, int64_t *rows)
 {
     *rows = self_of(net)->rope_rows;
     return self_of(net)->rope;
+}
+
+const struct ebb_net *ebb_decoder_teacher(const struct ebb_net *net)
+{
+    const struct ebb_decoder *teacher = self_of(net)->teacher;
+    return teacher ? &teacher->net : NULL;
 }
 
 int32_t ebb_decoder_logits_tensor(const struct ebb_net *net)

@@ -12,6 +12,7 @@
 #include "model/decoder_int.h"
 #include "op/attention.h"
 #include "op/cross_entropy.h"
+#include "op/distill.h"
 #include "op/dropout.h"
 #include "op/embed.h"
 #include "op/optimizer.h"
@@ -41,7 +42,7 @@ struct emitter {
     const struct ebb_decoder *d;
     const struct ebb_model_config *c;
     enum ebb_dtype storage;
-    bool train;
+    bool train; /* TRAIN, of the model that is trained */
     int64_t tiles;
     struct layer_state *at; /* [layers + 1]; the last has only x: the input of the final norm */
     struct ebb_matrix dx;   /* gradient of the residual stream, in place down the layers */
@@ -716,30 +717,112 @@ static enum ebb_status head_backward(struct emitter *e, const struct head *head,
     return ebb_build_op(e->b, EBB_OP_scatter_rows, &scatter);
 }
 
-/* Loss over all labels and, in training, its gradient with respect to x into e->dx. */
-static enum ebb_status emit_head(struct emitter *e, const struct ebb_matrix *x)
+static struct ebb_view sums_view(const struct emitter *e)
 {
-    struct head head;
-    int64_t sums_bytes = (int64_t)sizeof(struct ebb_sums);
+    int64_t bytes = (int64_t)sizeof(struct ebb_sums);
+    return ebb_tensor_view(e->d->net.inputs.sums, EBB_U8, 0, 1, 0, bytes, bytes);
+}
+
+static struct ebb_view targets_view(const struct emitter *e)
+{
+    return input_view(e->d->net.inputs.targets, e->b->capacity.tokens);
+}
+
+/* Chunk i of the rows of a label's likeliest tokens. */
+static struct ebb_view top_view(const struct emitter *e, const struct head *head, int64_t i,
+                                int32_t tensor, enum ebb_dtype dtype)
+{
+    int64_t k = e->d->options.objective.top_k, left = e->b->capacity.tokens - i * head->chunk;
+    struct ebb_view view = ebb_tensor_view(tensor, dtype, i * head->chunk,
+                                           left < head->chunk ? left : head->chunk, 0, k, k);
+    view.extent = EBB_EXTENT_LABELS;
+    view.row0 = i * head->chunk;
+    return view;
+}
+
+static enum ebb_status loss_of_targets(struct emitter *e, const struct head *head, int64_t i)
+{
     struct ebb_op_target target = ebb_numerics_target(e->b->numerics);
+    struct ebb_cross_entropy loss = {.logits = chunk_view(e, head, &head->logits, i),
+                                     .targets = targets_view(e),
+                                     .label_rows = label_rows_view(e),
+                                     .dlogits = e->train ? chunk_view(e, head, &head->dlogits, i)
+                                                         : ebb_view_none(),
+                                     .sums = sums_view(e)};
+    loss.scratch = ebb_build_scratch(e->b, ebb_cross_entropy_scratch(loss.logits.rows, &target));
+    return ebb_build_op(e->b, EBB_OP_cross_entropy, &loss);
+}
+
+static enum ebb_status loss_of_teacher(struct emitter *e, const struct head *head,
+                                       struct ebb_view teacher, int64_t i)
+{
+    struct ebb_op_target target = ebb_numerics_target(e->b->numerics);
+    struct ebb_distill loss = {.logits = chunk_view(e, head, &head->logits, i),
+                               .teacher = teacher,
+                               .targets = targets_view(e),
+                               .label_rows = label_rows_view(e),
+                               .dlogits = e->train ? chunk_view(e, head, &head->dlogits, i)
+                                                   : ebb_view_none(),
+                               .sums = sums_view(e),
+                               .keys = e->d->options.objective.distill};
+    loss.scratch = ebb_build_scratch(e->b, ebb_distill_scratch(loss.logits.rows, &target));
+    return ebb_build_op(e->b, EBB_OP_distill, &loss);
+}
+
+static enum ebb_status loss_of_saved(struct emitter *e, const struct head *head, int64_t i)
+{
+    const struct ebb_objective *objective = &e->d->options.objective;
+    const struct ebb_net_inputs *in = &e->d->net.inputs;
+    struct ebb_op_target target = ebb_numerics_target(e->b->numerics);
+    struct ebb_distill_topk loss = {.logits = chunk_view(e, head, &head->logits, i),
+                                    .ids = top_view(e, head, i, in->top_ids, EBB_I32),
+                                    .logprobs = top_view(e, head, i, in->top_logprobs,
+                                                         objective->top_dtype),
+                                    .targets = targets_view(e),
+                                    .label_rows = label_rows_view(e),
+                                    .dlogits = e->train ? chunk_view(e, head, &head->dlogits, i)
+                                                        : ebb_view_none(),
+                                    .sums = sums_view(e),
+                                    .keys = objective->distill};
+    loss.scratch = ebb_build_scratch(e->b, ebb_distill_scratch(loss.logits.rows, &target));
+    return ebb_build_op(e->b, EBB_OP_distill_topk, &loss);
+}
+
+/* The loss of chunk i by the objective and, in training, its gradient. */
+static enum ebb_status chunk_loss(struct emitter *e, const struct head *head,
+                                  struct ebb_view teacher, int64_t i)
+{
+    switch (e->d->options.objective.kind) {
+    case EBB_OBJECTIVE_DISTILL:
+        return loss_of_teacher(e, head, teacher, i);
+    case EBB_OBJECTIVE_DISTILL_SAVED:
+        return e->train ? loss_of_saved(e, head, i) : loss_of_targets(e, head, i);
+    default:
+        return loss_of_targets(e, head, i);
+    }
+}
+
+/* Loss over all labels and, in training, its gradient with respect to x into e->dx. `t` and
+ * `teacher_x`: the teacher and its last hidden states; NULL: none. */
+static enum ebb_status emit_head(struct emitter *e, const struct ebb_matrix *x, struct emitter *t,
+                                 const struct ebb_matrix *teacher_x)
+{
+    struct head head, teacher;
+    struct ebb_view logits = ebb_view_none();
     EBB_TRY(head_open(e, e->train, &head));
+    if (t) EBB_TRY(head_open(t, false, &teacher));
     if (e->train) {
         EBB_TRY(new_whole(e, e->c->width, e->storage, "dx", -1, &e->dx));
         struct ebb_fill zero = {.y = ebb_matrix_all(e->b, &e->dx, 0, e->c->width)};
         EBB_TRY(ebb_build_op(e->b, EBB_OP_fill, &zero));
     }
     for (int64_t i = 0; i * head.chunk < e->b->capacity.tokens; i++) {
+        if (t) {
+            EBB_TRY(head_logits(t, &teacher, i, ebb_matrix_all(e->b, teacher_x, 0, t->c->width)));
+            logits = chunk_view(t, &teacher, &teacher.logits, i);
+        }
         EBB_TRY(head_logits(e, &head, i, ebb_matrix_all(e->b, x, 0, e->c->width)));
-        struct ebb_cross_entropy loss = {
-            .logits = chunk_view(e, &head, &head.logits, i),
-            .targets = input_view(e->d->net.inputs.targets, e->b->capacity.tokens),
-            .label_rows = label_rows_view(e),
-            .dlogits = e->train ? chunk_view(e, &head, &head.dlogits, i) : ebb_view_none(),
-            .sums =
-                ebb_tensor_view(e->d->net.inputs.sums, EBB_U8, 0, 1, 0, sums_bytes, sums_bytes)};
-        loss.scratch =
-            ebb_build_scratch(e->b, ebb_cross_entropy_scratch(loss.logits.rows, &target));
-        EBB_TRY(ebb_build_op(e->b, EBB_OP_cross_entropy, &loss));
+        EBB_TRY(chunk_loss(e, &head, logits, i));
         if (e->train) EBB_TRY(head_backward(e, &head, i));
     }
     return EBB_OK;
@@ -992,16 +1075,26 @@ static enum ebb_status embed_backward(struct emitter *e)
 
 /* ---- programs ---- */
 
-static enum ebb_status emit_training(struct emitter *e)
+/* Embedding and all layers: *x is the last one's output. */
+static enum ebb_status forward(struct emitter *e, struct ebb_matrix *x)
 {
-    struct ebb_matrix x, next;
-    EBB_TRY(produce_whole(e, 0, EBB_DECODER_X, e->c->width, "x", &x));
-    EBB_TRY(embed(e, &x, true));
+    struct ebb_matrix next;
+    EBB_TRY(produce_whole(e, 0, EBB_DECODER_X, e->c->width, "x", x));
+    EBB_TRY(embed(e, x, true));
     for (int64_t layer = 0; layer < e->c->layers; layer++) {
-        EBB_TRY(forward_layer(e, layer, &x, &next));
-        x = next;
+        EBB_TRY(forward_layer(e, layer, x, &next));
+        *x = next;
     }
-    EBB_TRY(emit_head(e, &x));
+    return EBB_OK;
+}
+
+/* The teacher runs first: of its memory only its output still stands when the student saves. */
+static enum ebb_status emit_training(struct emitter *e, struct emitter *teacher)
+{
+    struct ebb_matrix x, teacher_x;
+    if (teacher) EBB_TRY(forward(teacher, &teacher_x));
+    EBB_TRY(forward(e, &x));
+    EBB_TRY(emit_head(e, &x, teacher, &teacher_x));
     if (!e->train) return EBB_OK;
     for (int64_t layer = e->c->layers - 1; layer >= 0; layer--) EBB_TRY(backward_layer(e, layer));
     return embed_backward(e);
@@ -1064,28 +1157,41 @@ static enum ebb_status emit_decode(struct emitter *e)
     return EBB_OK;
 }
 
+static enum ebb_status open(struct ebb_build *build, const struct ebb_decoder *d, bool train,
+                            struct emitter *e)
+{
+    memset(e, 0, sizeof *e);
+    e->b = build;
+    e->d = d;
+    e->c = d->config;
+    e->storage = d->options.storage;
+    e->train = train;
+    e->tiles = ebb_build_tiles(build);
+    e->at = (struct layer_state *)ebb_mem_alloc(build->ctx,
+                                                (size_t)(e->c->layers + 1) * sizeof *e->at);
+    if (!e->at) return EBB_NO_MEMORY;
+    for (int64_t layer = 0; layer <= e->c->layers; layer++) {
+        for (int slot = 0; slot < EBB_DECODER_SLOTS; slot++)
+            ebb_saved_clear(&e->at[layer].slot[slot]);
+        ebb_saved_clear(&e->at[layer].lse);
+        e->at[layer].qk.tensor = -1;
+    }
+    return EBB_OK;
+}
+
 enum ebb_status ebb_decoder_emit(const struct ebb_net *net, struct ebb_build *build,
                                  enum ebb_program_kind kind)
 {
     const struct ebb_decoder *d = (const struct ebb_decoder *)net->self;
-    struct emitter e;
-    memset(&e, 0, sizeof e);
-    e.b = build;
-    e.d = d;
-    e.c = d->config;
-    e.storage = d->options.storage;
-    e.train = kind == EBB_PROGRAM_TRAIN;
-    e.tiles = ebb_build_tiles(build);
-    e.at =
-        (struct layer_state *)ebb_mem_alloc(build->ctx, (size_t)(net->layers + 1) * sizeof *e.at);
-    if (!e.at) return EBB_NO_MEMORY;
-    for (int64_t layer = 0; layer <= net->layers; layer++) {
-        for (int slot = 0; slot < EBB_DECODER_SLOTS; slot++)
-            ebb_saved_clear(&e.at[layer].slot[slot]);
-        ebb_saved_clear(&e.at[layer].lse);
-        e.at[layer].qk.tensor = -1;
-    }
-    enum ebb_status status = kind == EBB_PROGRAM_DECODE ? emit_decode(&e) : emit_training(&e);
+    struct emitter e, teacher;
+    memset(&teacher, 0, sizeof teacher);
+    enum ebb_status status = open(build, d, kind == EBB_PROGRAM_TRAIN, &e);
+    bool taught = d->teacher && kind != EBB_PROGRAM_DECODE;
+    if (status == EBB_OK && taught) status = open(build, d->teacher, false, &teacher);
+    if (status == EBB_OK)
+        status = kind == EBB_PROGRAM_DECODE ? emit_decode(&e)
+                                            : emit_training(&e, taught ? &teacher : NULL);
+    ebb_mem_free(build->ctx, teacher.at);
     ebb_mem_free(build->ctx, e.at);
     return status;
 }

@@ -75,6 +75,8 @@ struct ebb_decoder {
     int32_t rope;
     int64_t rope_rows;
     int32_t logits; /* in the decode program; set by emit */
+    struct ebb_decoder *teacher; /* owned; NULL: none */
+    struct ebb_net *owner; /* the net that has the tensors: its own, or the student's */
     struct ebb_decoder_place *places;
     int32_t tensor_room, param_room;
 };

@@ -239,11 +239,6 @@ static enum ebb_status check_work(const struct work *w)
     const struct ebb_attention_shape *shape = w->frame.shape;
     if (!ebb_cudnn_takes(shape, EBB_BF16, why, sizeof why))
         return EBB_FAIL(w->ctx, EBB_UNSUPPORTED, "cuDNN cannot run this attention: %s", why);
-    if (shape->kv_heads % w->sizes.kv_heads != 0)
-        return EBB_FAIL(w->ctx, EBB_UNSUPPORTED,
-                        "cuDNN's attention takes %" PRId64 " kv heads at once, which do not divide "
-                        "%" PRId64,
-                        w->sizes.kv_heads, shape->kv_heads);
     for (int i = 0; i < EBB_CUDNN_DATA; i++) {
         const struct operand *o = &w->operand[i];
         int64_t bits = o->bytes == 2 ? (int64_t)((uintptr_t)o->at % 16) + o->line * 2 % 16 : 0;

@@ -37,8 +37,9 @@ struct ebb_cudnn;
 
 struct ebb_cudnn_options {
     bool deterministic; /* backward */
-    int64_t kv_heads;   /* that a call takes at once, a divisor of all: fewer need less workspace;
-                           0: all */
+    /* That a call takes at once: fewer need less workspace. 0: all; so too where it does not divide
+     * a layer's, as in a second model beside the one that it was chosen for. */
+    int64_t kv_heads;
     int64_t block;      /* deterministic backward: tokens; 0: 4096 */
     bool exact;         /* no documents of length 0: more calls, each of a power of two */
 };

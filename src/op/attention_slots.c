@@ -268,7 +268,8 @@ static int64_t bytes_of_units(int64_t units, int64_t heads, int64_t dim)
 
 static int64_t kv_heads_of(const struct ebb_cudnn_frame *frame)
 {
-    return frame->options->kv_heads > 0 ? frame->options->kv_heads : frame->shape->kv_heads;
+    int64_t group = frame->options->kv_heads, all = frame->shape->kv_heads;
+    return group > 0 && all % group == 0 ? group : all;
 }
 
 static int64_t heads_of(const struct ebb_cudnn_frame *frame)

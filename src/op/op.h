@@ -65,7 +65,7 @@ struct ebb_op_env {
 struct ebb_attention_way {
     bool library;       /* cuDNN, where it takes shape and type */
     bool deterministic; /* its backward: the same bits each time */
-    int64_t kv_heads;   /* that a call takes at once; 0: all */
+    int64_t kv_heads;   /* that a call takes at once; 0, or no divisor of a layer's: all */
     int64_t block;      /* deterministic backward: tokens of a piece of a long document */
 };
 

@@ -17,6 +17,7 @@ extern "C" {
 /* X(NAME, text): what device memory is used for, as tables name it. */
 #define EBB_KIND_LIST(X)                                                                           \
     X(WEIGHTS, "weights")                                                                          \
+    X(TEACHER, "teacher")                                                                          \
     X(ADAPTER, "adapter")                                                                          \
     X(GRADIENTS, "gradients")                                                                      \
     X(OPTIMIZER, "optimizer state")                                                                \
@@ -74,6 +75,9 @@ struct ebb_net_inputs {
     int32_t ids, targets, positions, label_rows; /* [capacity tokens] int32 */
     int32_t doc_starts;                          /* [capacity docs + 1] int32 */
     int32_t step, sums;                          /* struct ebb_step, struct ebb_sums */
+    /* [capacity tokens, k] int32 and fp32 or bf16, a row a label: the likeliest tokens of a saved
+     * teacher, or those to be saved (model/objective.h). -1: none. */
+    int32_t top_ids, top_logprobs;
 };
 
 struct ebb_build;

@@ -149,7 +149,8 @@ enum ebb_status ebb_fit_table(const struct ebb_setup *setup, const struct ebb_en
     EBB_TRY(add_policies(setup, plan, ebb_engine_net(engine), out));
     EBB_TRY(ebb_str_addf(ctx, out, "\n"));
     for (int kind = 0; kind < EBB_KIND_COUNT; kind++)
-        EBB_TRY(add_size(ctx, out, ebb_kind_name((enum ebb_kind)kind), plan->kind_bytes[kind]));
+        if (kind != EBB_KIND_TEACHER || plan->kind_bytes[kind] > 0)
+            EBB_TRY(add_size(ctx, out, ebb_kind_name((enum ebb_kind)kind), plan->kind_bytes[kind]));
     if (plan->request.overhead_bytes > 0)
         EBB_TRY(add_size(ctx, out, "driver and libraries", plan->request.overhead_bytes));
     EBB_TRY(add_size(ctx, out, "device memory", plan->total_bytes));

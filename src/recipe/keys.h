@@ -17,8 +17,10 @@ extern "C" {
 /* X(NAME, command, what follows it, one line) */
 #define EBB_COMMAND_LIST(X)                                                                        \
     X(SFT, "sft", EBB_USAGE_CONFIG, "fine-tune a model on examples (LoRA or every weight)")        \
+    X(KD, "kd", EBB_USAGE_CONFIG,                                                                  \
+      "distil a teacher into a student, or save what the teacher says")                            \
     X(PLAN, "plan", EBB_USAGE_CONFIG,                                                              \
-      "say what a run of 'ebb sft' would need, without running it")                                \
+      "say what a training run would need, without running it")                                    \
     X(DATA, "data", EBB_USAGE_CONFIG, "show what becomes of a data set: samples, marks, lengths")  \
     X(EVAL, "eval", EBB_USAGE_CONFIG, "loss of a data set, with or without an adapter")            \
     X(GENERATE, "generate", EBB_USAGE_CONFIG, "continue a prompt")                                 \
@@ -37,6 +39,9 @@ enum ebb_command {
     EBB_COMMAND_COUNT
 };
 
+/* Bits of those that train. */
+#define EBB_TRAINING_COMMANDS (1u << EBB_COMMAND_SFT | 1u << EBB_COMMAND_KD)
+
 /* "20GiB" or "80%". Both 0: none given. */
 struct ebb_amount {
     int64_t bytes;
@@ -50,7 +55,8 @@ enum ebb_optim_key { EBB_OPTIM_KEY_ADAMW, EBB_OPTIM_KEY_SGD };
 enum ebb_strategy_key { EBB_STRATEGY_KEY_NO, EBB_STRATEGY_KEY_STEPS, EBB_STRATEGY_KEY_EPOCH };
 enum ebb_tier_key { EBB_TIER_KEY_AUTO, EBB_TIER_KEY_FALSE, EBB_TIER_KEY_CPU };
 enum ebb_color_key { EBB_COLOR_KEY_AUTO, EBB_COLOR_KEY_ALWAYS, EBB_COLOR_KEY_NEVER };
-enum ebb_recipe_key { EBB_RECIPE_KEY_SFT, EBB_RECIPE_KEY_DPO };
+enum ebb_recipe_key { EBB_RECIPE_KEY_SFT, EBB_RECIPE_KEY_KD, EBB_RECIPE_KEY_DPO };
+enum ebb_teacher_dtype_key { EBB_TEACHER_DTYPE_KEY_BFLOAT16, EBB_TEACHER_DTYPE_KEY_FLOAT32 };
 
 /* Numbers whose default is "auto" hold EBB_AUTO_INT or NaN then. */
 enum { EBB_AUTO_INT = -1 };
@@ -120,6 +126,16 @@ struct ebb_config {
     double lora_dropout;
     char *lora_target_modules; /* "all-linear" or names separated by commas */
     bool use_rslora;
+    /* distillation */
+    char *teacher_model_name_or_path;
+    char *teacher_logits; /* a directory of save_teacher; NULL: none */
+    char *save_teacher;   /* NULL: train */
+    int64_t teacher_top_k;
+    int teacher_dtype; /* enum ebb_teacher_dtype_key */
+    int kd_loss;       /* enum ebb_divergence */
+    double kd_ratio;
+    double beta; /* or NaN */
+    bool kd_scale_t2;
     /* memory */
     struct ebb_amount memory_budget;
     struct ebb_amount host_memory_budget;
@@ -152,7 +168,7 @@ struct ebb_config {
     char *prompt;
     bool prompt_lines;
     int64_t max_new_tokens; /* or EBB_AUTO_INT */
-    double temperature;
+    double temperature; /* of generation and of distillation */
     double top_p;
     int64_t top_k;
     double repetition_penalty;

@@ -547,15 +547,16 @@ static enum ebb_status fail_unknown(struct ebb_options *options, const struct eb
     return status;
 }
 
-/* A key of another command: refused as an argument, left alone in a file that may serve several
- * commands. */
+/* A key of another command: refused as an argument; that of a training run is left alone in a file
+ * which may also serve to plan, evaluate or generate. */
 static enum ebb_status other_command(struct ebb_options *options, const struct ebb_option *option,
                                      const struct ebb_origin *origin)
 {
     const char *first = NULL;
     for (int i = 0; i < EBB_COMMAND_COUNT && first == NULL; i++)
         if (option->commands & 1u << i) first = ebb_command_name((enum ebb_command)i);
-    if (origin->kind == EBB_ORIGIN_FILE && (option->commands & 1u << EBB_COMMAND_SFT)) {
+    if (origin->kind == EBB_ORIGIN_FILE && (option->commands & EBB_TRAINING_COMMANDS) &&
+        !(EBB_TRAINING_COMMANDS & 1u << options->command)) {
         options->left_alone++;
         return EBB_OK;
     }

@@ -49,6 +49,7 @@ enum ebb_option_type {
     X(TRAINING, "Training")                                                                        \
     X(OPTIMIZER, "Optimizer")                                                                      \
     X(LORA, "LoRA")                                                                                \
+    X(DISTILLATION, "Distillation")                                                                \
     X(MEMORY, "Memory")                                                                            \
     X(EVALUATION, "Evaluation and checkpoints")                                                    \
     X(GENERATION, "Generation")                                                                    \

@@ -9,6 +9,7 @@
 
 #include "data/dataset.h"
 #include "data/packing.h"
+#include "op/distill.h"
 #include "optim/schedule.h"
 #include "recipe/chat.h"
 #include "recipe/options_int.h"
@@ -191,6 +192,30 @@ static bool packed_pairs(const struct ebb_config *config)
 {
     return config->recipe == EBB_RECIPE_KEY_DPO;
 }
+static bool no_kd(const struct ebb_config *config)
+{
+    return config->recipe != EBB_RECIPE_KEY_KD;
+}
+static bool two_teachers(const struct ebb_config *config)
+{
+    return config->teacher_model_name_or_path && config->teacher_logits;
+}
+static bool saving_teacher(const struct ebb_config *config)
+{
+    return config->save_teacher != NULL;
+}
+static bool not_saving_teacher(const struct ebb_config *config)
+{
+    return config->save_teacher == NULL;
+}
+static bool from_saved_teacher(const struct ebb_config *config)
+{
+    return config->teacher_logits != NULL;
+}
+static bool no_beta(const struct ebb_config *config)
+{
+    return config->kd_loss == EBB_FORWARD_KL || config->kd_loss == EBB_REVERSE_KL;
+}
 static bool as_json(const struct ebb_config *config)
 {
     return config->json;
@@ -204,15 +229,16 @@ static bool resumed(const struct ebb_config *config)
     return config->overwrite_output_dir && strcmp(config->resume_from_checkpoint, "false") != 0;
 }
 
-#define SFT      (1u << EBB_COMMAND_SFT)
+#define KD       (1u << EBB_COMMAND_KD)
+#define FIT      EBB_TRAINING_COMMANDS
 #define PLAN     (1u << EBB_COMMAND_PLAN)
 #define DATA     (1u << EBB_COMMAND_DATA)
 #define EVAL     (1u << EBB_COMMAND_EVAL)
 #define GENERATE (1u << EBB_COMMAND_GENERATE)
 #define CHAT     (1u << EBB_COMMAND_CHAT)
 #define TOKENIZE (1u << EBB_COMMAND_TOKENIZE)
-#define TRAIN    (SFT | PLAN)
-#define READ     (SFT | PLAN | EVAL | DATA)
+#define TRAIN    (FIT | PLAN)
+#define READ     (FIT | PLAN | EVAL | DATA)
 
 static const struct rule rules[] = {
     {"lora_r lora_alpha lora_dropout lora_target_modules use_rslora", TRAIN, false, has_adapter,
@@ -225,21 +251,21 @@ static const struct rule rules[] = {
     {"use_peft", TRAIN, false, peft_refused, "adapter_name_or_path",
      "contradicts adapter_name_or_path",
      "use_peft: true to go on training the adapter; 'ebb merge' folds it in to train every weight"},
-    {"save_dtype", SFT, false, lora, "use_peft adapter_name_or_path",
+    {"save_dtype", FIT, false, lora, "use_peft adapter_name_or_path",
      "has no effect: adapters are always saved in float32", "remove it"},
     {"momentum", TRAIN, false, adamw, "optim", "has no effect with optim: adamw",
      "optim: sgd, or remove it"},
     {"adam_beta1 adam_beta2 adam_epsilon", TRAIN, false, sgd, "optim",
      "has no effect with optim: sgd", "optim: adamw, or remove it"},
-    {"decay_ratio", SFT, false, no_wsd, "lr_scheduler_type",
+    {"decay_ratio", FIT, false, no_wsd, "lr_scheduler_type",
      "has no effect with this lr_scheduler_type",
      "lr_scheduler_type: warmup_stable_decay, or remove it"},
-    {"warmup_steps warmup_ratio", SFT, false, idle_warmup, "lr_scheduler_type",
+    {"warmup_steps warmup_ratio", FIT, false, idle_warmup, "lr_scheduler_type",
      "has no effect with lr_scheduler_type: constant",
      "lr_scheduler_type: constant_with_warmup, or remove it"},
-    {"warmup_ratio", SFT, false, two_warmups, "warmup_steps", "has no effect beside warmup_steps",
+    {"warmup_ratio", FIT, false, two_warmups, "warmup_steps", "has no effect beside warmup_steps",
      "keep one of them"},
-    {"num_train_epochs", SFT, false, by_steps, "max_steps", "has no effect: max_steps ends the run",
+    {"num_train_epochs", FIT, false, by_steps, "max_steps", "has no effect: max_steps ends the run",
      "keep one of them"},
     {"stochastic_rounding", TRAIN, false, rounding_lora, "use_peft adapter_name_or_path",
      "has no effect with LoRA: adapters have exact float32 masters", "remove it"},
@@ -253,19 +279,19 @@ static const struct rule rules[] = {
     {"validation_split", TRAIN, false, no_eval_split, "eval_strategy",
      "has no effect while eval_strategy is no",
      "eval_strategy: epoch, or eval_strategy: steps with eval_steps; or remove it"},
-    {"eval_steps", SFT, false, no_eval_steps, "eval_strategy",
+    {"eval_steps", FIT, false, no_eval_steps, "eval_strategy",
      "has no effect without eval_strategy: steps", "eval_strategy: steps, or remove it"},
-    {"save_steps", SFT, false, no_save_steps, "save_strategy",
+    {"save_steps", FIT, false, no_save_steps, "save_strategy",
      "has no effect without save_strategy: steps", "save_strategy: steps, or remove it"},
-    {"save_total_limit", SFT, false, no_save, "save_strategy",
+    {"save_total_limit", FIT, false, no_save, "save_strategy",
      "has no effect with save_strategy: no", "save_strategy: epoch or steps, or remove it"},
-    {"load_best_model_at_end", SFT, false, best_without_eval, "eval_strategy",
+    {"load_best_model_at_end", FIT, false, best_without_eval, "eval_strategy",
      "needs evaluations to know the best",
      "eval_strategy: epoch and a validation set (eval_dataset or validation_split)"},
-    {"early_stopping_patience", SFT, false, patience_without_eval, "eval_strategy",
+    {"early_stopping_patience", FIT, false, patience_without_eval, "eval_strategy",
      "needs evaluations",
      "eval_strategy: epoch and a validation set (eval_dataset or validation_split)"},
-    {"early_stopping_threshold", SFT, false, no_patience, "early_stopping_patience",
+    {"early_stopping_threshold", FIT, false, no_patience, "early_stopping_patience",
      "has no effect without early_stopping_patience", "early_stopping_patience: 3, or remove it"},
     {"gradient_checkpointing activation_offloading", TRAIN, false, by_hand, "activations",
      "contradicts 'activations', which decides the same by hand", "keep one of them"},
@@ -300,10 +326,26 @@ static const struct rule rules[] = {
     {"last_turn_only_loss", READ, false, whole_chats, "assistant_only_loss",
      "contradicts assistant_only_loss: false, which trains whole conversations",
      "keep one of them"},
+    {"teacher_model_name_or_path teacher_logits kd_loss kd_ratio beta kd_scale_t2 temperature",
+     PLAN, false, no_kd, "recipe", "has no effect without recipe: kd", "recipe: kd, or remove it"},
+    {"teacher_logits", KD | PLAN, false, two_teachers, "teacher_model_name_or_path",
+     "contradicts teacher_model_name_or_path: either says what the student learns from",
+     "keep one of them"},
+    {"teacher_top_k teacher_dtype", KD, false, not_saving_teacher, "save_teacher",
+     "has no effect without save_teacher", "save_teacher: DIR, or remove it"},
+    {"teacher_logits kd_loss kd_ratio beta kd_scale_t2 output_dir use_peft eval_strategy "
+     "learning_rate max_steps num_train_epochs gradient_accumulation_steps",
+     KD, false, saving_teacher, "save_teacher",
+     "has no effect with save_teacher, which trains nothing", "remove it"},
+    {"temperature", KD | PLAN, false, from_saved_teacher, "teacher_logits",
+     "has no effect with teacher_logits, which has the temperature that it was saved at",
+     "remove it"},
+    {"beta", KD | PLAN, false, no_beta, "kd_loss", "has no effect with this kd_loss",
+     "kd_loss: jsd, symmetric_kl or a skewed one, or remove it"},
     {"show_samples", DATA, false, chosen_records, "records",
      "has no effect beside records, which names what is shown", "keep one of them"},
     {"color", DATA, false, as_json, "json", "has no effect with json", "remove it"},
-    {"overwrite_output_dir", SFT, false, resumed, "resume_from_checkpoint",
+    {"overwrite_output_dir", FIT, false, resumed, "resume_from_checkpoint",
      "would remove the checkpoint that resume_from_checkpoint asks for", "keep one of them"},
     {"top_p", GENERATE | CHAT, false, greedy_top_p, "temperature",
      "has no effect with temperature: 0", "temperature: 1, or remove it"},
@@ -468,7 +510,7 @@ static enum ebb_status check_data(struct ebb_options *options, const struct ebb_
     enum ebb_command command = options->command;
     struct ebb_sources sources = {0};
     if (!(READ & 1u << command)) return EBB_OK;
-    bool wanted = command == EBB_COMMAND_SFT || command == EBB_COMMAND_DATA;
+    bool wanted = (FIT | DATA) & 1u << command;
     if (wanted && !config->dataset_name && !config->datasets)
         return EBB_FAIL(ctx, EBB_BAD_CONFIG,
                         "'ebb %s' needs 'dataset_name'\nwhere: %s\nusage: ebb %s %s\nhelp:  ebb "
@@ -485,8 +527,7 @@ static enum ebb_status check_evaluation(struct ebb_options *options,
 {
     enum ebb_command command = options->command;
     bool data = config->eval_dataset || config->dataset_test_split || config->validation_split > 0;
-    if ((command == EBB_COMMAND_SFT || command == EBB_COMMAND_PLAN) &&
-        config->eval_strategy != EBB_STRATEGY_KEY_NO && !data)
+    if ((TRAIN & 1u << command) && config->eval_strategy != EBB_STRATEGY_KEY_NO && !data)
         return EBB_FAIL(ctx, EBB_BAD_CONFIG,
                         "eval_strategy needs data to evaluate on\n"
                         "where: %s\n"
@@ -503,7 +544,7 @@ static enum ebb_status check_evaluation(struct ebb_options *options,
             "dataset_test_split: train[900:]",
             config->validation_split, percent, ebb_options_where(options, "validation_split"),
             fmax(1, round(percent)) / 100);
-    if (command != EBB_COMMAND_SFT || !config->load_best_model_at_end) return EBB_OK;
+    if (!(FIT & 1u << command) || !config->load_best_model_at_end) return EBB_OK;
     if (config->save_strategy != config->eval_strategy)
         return EBB_FAIL(
             ctx, EBB_BAD_CONFIG,
@@ -526,6 +567,30 @@ static enum ebb_status check_evaluation(struct ebb_options *options,
     return EBB_OK;
 }
 
+/* Distillation: a teacher is named, and where the result goes. */
+static enum ebb_status check_teacher(struct ebb_options *options, const struct ebb_config *config,
+                                     struct ebb_ctx *ctx)
+{
+    bool plan = options->command == EBB_COMMAND_PLAN && config->recipe == EBB_RECIPE_KEY_KD;
+    if (options->command != EBB_COMMAND_KD && !plan) return EBB_OK;
+    if (config->teacher_model_name_or_path == NULL && config->teacher_logits == NULL)
+        return EBB_FAIL(ctx, EBB_BAD_CONFIG,
+                        "distillation needs a teacher\n"
+                        "try:   teacher_model_name_or_path: MODEL, or teacher_logits: DIR that "
+                        "'ebb kd' with save_teacher: DIR wrote\n"
+                        "help:  ebb help teacher_model_name_or_path");
+    if (ebb_options_is_set(options, "temperature") && !(config->temperature > 0))
+        return EBB_FAIL(ctx, EBB_BAD_CONFIG,
+                        "temperature is %g, and logits are divided by it\n"
+                        "where: %s\n"
+                        "try:   temperature: 1",
+                        config->temperature, ebb_options_where(options, "temperature"));
+    if (config->output_dir || config->save_teacher || plan) return EBB_OK;
+    return EBB_FAIL(ctx, EBB_BAD_CONFIG,
+                    "'ebb kd' needs 'output_dir', or save_teacher\n"
+                    "help:  ebb help output_dir");
+}
+
 enum ebb_status ebb_rules_check(struct ebb_options *options, const struct ebb_config *config,
                                 struct ebb_ctx *ctx)
 {
@@ -533,6 +598,7 @@ enum ebb_status ebb_rules_check(struct ebb_options *options, const struct ebb_co
     for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++)
         if ((rules[i].commands & 1u << options->command) && rules[i].idle(config))
             EBB_TRY(check_rule(options, &rules[i], ctx));
+    EBB_TRY(check_teacher(options, config, ctx));
     EBB_TRY(check_activations(options, config, ctx));
     EBB_TRY(check_offloading(options, config, ctx));
     EBB_TRY(check_data(options, config, ctx));

@@ -5,7 +5,10 @@
 
 #include <stddef.h>
 
-#define SFT      (1u << EBB_COMMAND_SFT)
+#include "op/distill.h"
+
+#define KD       (1u << EBB_COMMAND_KD)
+#define FIT      EBB_TRAINING_COMMANDS
 #define PLAN     (1u << EBB_COMMAND_PLAN)
 #define DATA     (1u << EBB_COMMAND_DATA)
 #define EVAL     (1u << EBB_COMMAND_EVAL)
@@ -14,16 +17,16 @@
 #define INIT     (1u << EBB_COMMAND_INIT)
 #define TOKENIZE (1u << EBB_COMMAND_TOKENIZE)
 #define CHAT     (1u << EBB_COMMAND_CHAT)
-#define TRAIN    (SFT | PLAN)
-#define RUN      (SFT | PLAN | EVAL | GENERATE | CHAT)
-#define READ     (SFT | PLAN | EVAL | DATA) /* reads a data set */
+#define TRAIN    (FIT | PLAN)
+#define RUN      (FIT | PLAN | EVAL | GENERATE | CHAT)
+#define READ     (FIT | PLAN | EVAL | DATA) /* reads a data set */
 
 #define KEY(name) .key = #name, .offset = offsetof(struct ebb_config, name)
 
 static const struct ebb_option table[] = {
     /* ---- model ------------------------------------------------------------------------------- */
     {KEY(model_name_or_path), .group = EBB_GROUP_MODEL, .type = EBB_OPTION_STRING,
-     .commands = RUN | MERGE | TOKENIZE | DATA, .required = SFT | PLAN | TOKENIZE,
+     .commands = RUN | MERGE | TOKENIZE | DATA, .required = FIT | PLAN | TOKENIZE,
      .aliases = "model model_name base_model base_model_name_or_path "
                 "pretrained_model_name_or_path checkpointer.checkpoint_dir",
      .help = "The model: a directory with config.json, safetensors and tokenizer.json as "
@@ -43,7 +46,7 @@ static const struct ebb_option table[] = {
      .help = "How weights and activations are stored. auto: float32 for a model saved in "
              "float32, bfloat16 otherwise (and float32 in 'ebb init'). Sums, norms, the loss and "
              "optimizer state are float32 in either case."},
-    {KEY(save_dtype), .group = EBB_GROUP_MODEL, .type = EBB_OPTION_CHOICE, .commands = SFT | MERGE,
+    {KEY(save_dtype), .group = EBB_GROUP_MODEL, .type = EBB_OPTION_CHOICE, .commands = FIT | MERGE,
      .text = "auto", .choices = "auto|float32=fp32=f32|bfloat16=bf16",
      .help = "The type of saved weights. auto: that of the model's own files. Saving float32 "
              "keeps what bfloat16 would round away, at twice the size. Adapters are always saved "
@@ -173,7 +176,7 @@ static const struct ebb_option table[] = {
              "of their own and a rest first, so that no token is lost. wrapped: samples end to "
              "end in their order, cut every max_length tokens. Pieces of a sample do not see each "
              "other. 'ebb data' shows how full the rows get with each."},
-    {KEY(shuffle), .group = EBB_GROUP_DATA, .type = EBB_OPTION_BOOL, .commands = SFT,
+    {KEY(shuffle), .group = EBB_GROUP_DATA, .type = EBB_OPTION_BOOL, .commands = FIT,
      .text = "true", .aliases = "shuffle_dataset",
      .help = "A new order of the samples in each epoch, made from the seed. false: as they stand "
              "in the files."},
@@ -209,10 +212,11 @@ static const struct ebb_option table[] = {
              "and numbers are what they look like; quoted they are text."},
 
     /* ---- data: what is shown ----------------------------------------------------------------- */
-    {KEY(recipe), .group = EBB_GROUP_DATA, .type = EBB_OPTION_CHOICE, .commands = DATA,
-     .text = "sft", .choices = "sft|dpo",
-     .help = "What the data is for. sft shows what 'ebb sft' would train on; dpo shows preference "
-             "pairs with both sides, or answers with a verdict."},
+    {KEY(recipe), .group = EBB_GROUP_DATA, .type = EBB_OPTION_CHOICE, .commands = DATA | PLAN,
+     .text = "sft", .choices = "sft|kd|dpo",
+     .help = "What the data, or the plan, is for. sft and kd show what 'ebb sft' and 'ebb kd' would "
+             "train on; dpo shows preference pairs with both sides, or answers with a verdict. 'ebb "
+             "plan' plans for sft or kd."},
     {KEY(show_samples), .group = EBB_GROUP_DATA, .type = EBB_OPTION_INT, .commands = DATA,
      .text = "3", .low = 0, .high = 1e6, .unit = "samples", .aliases = "samples",
      .help = "How many samples are shown, spread over the set: text with special tokens, and "
@@ -228,13 +232,13 @@ static const struct ebb_option table[] = {
 
     /* ---- training ---------------------------------------------------------------------------- */
     {KEY(output_dir), .group = EBB_GROUP_TRAINING, .type = EBB_OPTION_STRING,
-     .commands = TRAIN | MERGE | INIT, .required = SFT | MERGE | INIT,
+     .commands = TRAIN | MERGE | INIT, .required = (1u << EBB_COMMAND_SFT) | MERGE | INIT,
      .aliases = "out_dir output output_directory",
      .help = "The directory for the result; for training also checkpoints, metrics.jsonl and "
              "run.json. It is made where it does not exist. One that holds another run is refused: "
              "see resume_from_checkpoint and overwrite_output_dir."},
     {KEY(overwrite_output_dir), .group = EBB_GROUP_TRAINING, .type = EBB_OPTION_BOOL,
-     .commands = SFT, .text = "false",
+     .commands = FIT, .text = "false",
      .help = "Removes checkpoints, metrics and results of an earlier run in output_dir before "
              "starting."},
     {KEY(per_device_train_batch_size), .group = EBB_GROUP_TRAINING, .type = EBB_OPTION_INT,
@@ -250,16 +254,16 @@ static const struct ebb_option table[] = {
      .help = "Samples of one micro-batch in evaluation. auto: as in training (1 in 'ebb eval'), "
              "so that evaluation never needs more memory than training."},
     {KEY(gradient_accumulation_steps), .group = EBB_GROUP_TRAINING, .type = EBB_OPTION_INT,
-     .commands = SFT, .text = "1", .low = 1, .high = 65536, .unit = "micro-batches",
+     .commands = FIT, .text = "1", .low = 1, .high = 65536, .unit = "micro-batches",
      .aliases = "grad_accum_steps accumulation_steps",
      .help = "Micro-batches of one optimizer step. Raises the batch without raising memory. The "
              "loss is divided by the labels of the whole step, so the result is that of one "
              "large batch."},
-    {KEY(num_train_epochs), .group = EBB_GROUP_TRAINING, .type = EBB_OPTION_FLOAT, .commands = SFT,
+    {KEY(num_train_epochs), .group = EBB_GROUP_TRAINING, .type = EBB_OPTION_FLOAT, .commands = FIT,
      .text = "3", .low = 0, .above = true, .high = 1e6, .unit = "epochs",
      .aliases = "num_epochs epochs n_epochs max_epochs",
      .help = "How often the data is gone through. A fraction stops within an epoch."},
-    {KEY(max_steps), .group = EBB_GROUP_TRAINING, .type = EBB_OPTION_INT, .commands = SFT,
+    {KEY(max_steps), .group = EBB_GROUP_TRAINING, .type = EBB_OPTION_INT, .commands = FIT,
      .text = "0", .low = -1, .high = 1e12, .unit = "optimizer steps",
      .aliases = "max_train_steps num_train_steps",
      .help = "Ends the run after so many optimizer steps instead of after num_train_epochs. 0 or "
@@ -271,35 +275,35 @@ static const struct ebb_option table[] = {
      .help = "Decides the order of the data and what a weight draws of it, starts of adapters and "
              "weights, dropout and sampling. The same seed gives the same run, bit for bit, on "
              "the same machine."},
-    {KEY(logging_steps), .group = EBB_GROUP_TRAINING, .type = EBB_OPTION_INT, .commands = SFT,
+    {KEY(logging_steps), .group = EBB_GROUP_TRAINING, .type = EBB_OPTION_INT, .commands = FIT,
      .text = "1", .low = 1, .high = 1e9, .unit = "optimizer steps", .aliases = "log_every_n_steps",
      .help = "How often a line with the loss is printed, which is the mean over the trained tokens "
              "of these steps; the first step has a line too, and the line at the end of a run has "
              "the last mean. metrics.jsonl has every step in any case."},
 
     /* ---- optimizer --------------------------------------------------------------------------- */
-    {KEY(learning_rate), .group = EBB_GROUP_OPTIMIZER, .type = EBB_OPTION_FLOAT, .commands = SFT,
+    {KEY(learning_rate), .group = EBB_GROUP_OPTIMIZER, .type = EBB_OPTION_FLOAT, .commands = FIT,
      .text = "auto", .automatic = true, .low = 0, .above = true, .high = 100,
      .aliases = "lr optimizer.lr",
      .help = "The highest learning rate of the schedule. auto: 2e-4 for LoRA, 2e-5 for every "
              "weight; the run prints it. Lower it where the loss jumps, raise it where it hardly "
              "falls."},
     {KEY(lr_scheduler_type), .group = EBB_GROUP_OPTIMIZER, .type = EBB_OPTION_CHOICE,
-     .commands = SFT, .text = "linear",
+     .commands = FIT, .text = "linear",
      .choices = "constant|constant_with_warmup|linear|cosine|warmup_stable_decay=wsd",
      .aliases = "lr_scheduler scheduler_type",
      .help = "How the learning rate goes over the run: linear or cosine down to 0, constant, "
              "constant after a warmup, or warmup, constant, then a linear decay over the last "
              "decay_ratio of the steps."},
-    {KEY(warmup_steps), .group = EBB_GROUP_OPTIMIZER, .type = EBB_OPTION_INT, .commands = SFT,
+    {KEY(warmup_steps), .group = EBB_GROUP_OPTIMIZER, .type = EBB_OPTION_INT, .commands = FIT,
      .text = "0", .low = 0, .high = 1e9, .unit = "optimizer steps",
      .aliases = "num_warmup_steps lr_scheduler.num_warmup_steps lr_warmup_steps",
      .help = "The learning rate climbs from 0 over so many optimizer steps. Steadies the start "
              "of training."},
-    {KEY(warmup_ratio), .group = EBB_GROUP_OPTIMIZER, .type = EBB_OPTION_FLOAT, .commands = SFT,
+    {KEY(warmup_ratio), .group = EBB_GROUP_OPTIMIZER, .type = EBB_OPTION_FLOAT, .commands = FIT,
      .text = "0", .low = 0, .high = 1, .unit = "share of all steps", .aliases = "lr_warmup_ratio",
      .help = "The same as a share of all steps, rounded up. Set this or warmup_steps, not both."},
-    {KEY(decay_ratio), .group = EBB_GROUP_OPTIMIZER, .type = EBB_OPTION_FLOAT, .commands = SFT,
+    {KEY(decay_ratio), .group = EBB_GROUP_OPTIMIZER, .type = EBB_OPTION_FLOAT, .commands = FIT,
      .text = "0.1", .low = 0, .high = 1, .unit = "share of all steps", .aliases = "lr_decay_ratio",
      .help = "The last part of a warmup_stable_decay schedule, in which the learning rate falls."},
     {KEY(optim), .group = EBB_GROUP_OPTIMIZER, .type = EBB_OPTION_CHOICE, .commands = TRAIN,
@@ -310,24 +314,24 @@ static const struct ebb_option table[] = {
      .help = "The optimizer. adamw keeps two float32 numbers for every trained one, sgd one with "
              "momentum and none without: for training every weight where AdamW's state does not "
              "fit."},
-    {KEY(weight_decay), .group = EBB_GROUP_OPTIMIZER, .type = EBB_OPTION_FLOAT, .commands = SFT,
+    {KEY(weight_decay), .group = EBB_GROUP_OPTIMIZER, .type = EBB_OPTION_FLOAT, .commands = FIT,
      .text = "0", .low = 0, .high = 100, .aliases = "optimizer.weight_decay",
      .help = "Pulls weights towards zero by learning rate times this in each step. Norms and "
              "biases are left out."},
-    {KEY(adam_beta1), .group = EBB_GROUP_OPTIMIZER, .type = EBB_OPTION_FLOAT, .commands = SFT,
+    {KEY(adam_beta1), .group = EBB_GROUP_OPTIMIZER, .type = EBB_OPTION_FLOAT, .commands = FIT,
      .text = "0.9", .low = 0, .high = 0.9999999,
      .help = "AdamW: how slowly the mean of the gradients changes."},
-    {KEY(adam_beta2), .group = EBB_GROUP_OPTIMIZER, .type = EBB_OPTION_FLOAT, .commands = SFT,
+    {KEY(adam_beta2), .group = EBB_GROUP_OPTIMIZER, .type = EBB_OPTION_FLOAT, .commands = FIT,
      .text = "0.999", .low = 0, .high = 0.9999999,
      .help = "AdamW: how slowly the mean of their squares changes. 0.95 follows changes faster."},
-    {KEY(adam_epsilon), .group = EBB_GROUP_OPTIMIZER, .type = EBB_OPTION_FLOAT, .commands = SFT,
+    {KEY(adam_epsilon), .group = EBB_GROUP_OPTIMIZER, .type = EBB_OPTION_FLOAT, .commands = FIT,
      .text = "1e-8", .low = 0, .above = true, .high = 1, .aliases = "adam_eps",
      .help = "AdamW: added to the root of that mean, so that tiny gradients do not become large "
              "steps."},
     {KEY(momentum), .group = EBB_GROUP_OPTIMIZER, .type = EBB_OPTION_FLOAT, .commands = TRAIN,
      .text = "0", .low = 0, .high = 0.9999999, .aliases = "optimizer.momentum",
      .help = "SGD: how much of the last step goes on. 0.9 is usual; 0 needs no state."},
-    {KEY(max_grad_norm), .group = EBB_GROUP_OPTIMIZER, .type = EBB_OPTION_FLOAT, .commands = SFT,
+    {KEY(max_grad_norm), .group = EBB_GROUP_OPTIMIZER, .type = EBB_OPTION_FLOAT, .commands = FIT,
      .text = "1", .low = 0, .high = 1e9, .aliases = "clip_grad_norm gradient_clipping grad_clip",
      .help = "Gradients whose norm is above this are scaled down to it. 0: never. The norm is "
              "printed in any case."},
@@ -362,6 +366,54 @@ static const struct ebb_option table[] = {
     {KEY(use_rslora), .group = EBB_GROUP_LORA, .type = EBB_OPTION_BOOL, .commands = TRAIN,
      .text = "false", .aliases = "lora_use_rslora peft_use_rslora",
      .help = "Scales by lora_alpha / sqrt(lora_r), which keeps high ranks (64 and more) learning."},
+
+    /* ---- distillation ------------------------------------------------------------------------ */
+    {KEY(teacher_model_name_or_path), .group = EBB_GROUP_DISTILLATION, .type = EBB_OPTION_STRING,
+     .commands = KD | PLAN, .aliases = "teacher teacher_model teacher_checkpointer.checkpoint_dir",
+     .help = "The teacher: a model as model_name_or_path takes one, of any family, with the "
+             "student's tokens (its table may be padded to another size). It is frozen, runs in "
+             "the run's dtype, and its weights are in the plan."},
+    {KEY(teacher_logits), .group = EBB_GROUP_DISTILLATION, .type = EBB_OPTION_STRING,
+     .commands = KD | PLAN,
+     .help = "A directory that save_teacher wrote for this data: the student learns from it, and "
+             "no teacher is in memory. What the teacher's other tokens had together is one more "
+             "class. Validation measures the cross-entropy then, for its data has no teacher."},
+    {KEY(save_teacher), .group = EBB_GROUP_DISTILLATION, .type = EBB_OPTION_STRING, .commands = KD,
+     .help = "Trains nothing: runs the teacher over the training data and writes, for each token "
+             "that is trained, its likeliest next tokens and their log-probabilities at this "
+             "temperature into this directory, for teacher_logits."},
+    {KEY(teacher_top_k), .group = EBB_GROUP_DISTILLATION, .type = EBB_OPTION_INT, .commands = KD,
+     .text = "64", .low = 1, .high = EBB_DISTILL_TOPK, .unit = "tokens",
+     .help = "How many tokens save_teacher keeps of each place. More are closer to the whole "
+             "teacher and take more disk: each takes 6 bytes (8 with teacher_dtype: float32)."},
+    {KEY(teacher_dtype), .group = EBB_GROUP_DISTILLATION, .type = EBB_OPTION_CHOICE,
+     .commands = KD, .text = "bfloat16", .choices = "bfloat16=bf16|float32=fp32=f32",
+     .help = "How save_teacher stores log-probabilities. bfloat16 rounds each to a part in 500."},
+    {KEY(kd_loss), .group = EBB_GROUP_DISTILLATION, .type = EBB_OPTION_CHOICE,
+     .commands = KD | PLAN, .text = "forward_kl",
+     .choices = "forward_kl=fkl|reverse_kl=rkl|jsd|symmetric_kl|skewed_forward_kl=skl|"
+                "skewed_reverse_kl=srkl",
+     .help = "How far the student q is from the teacher p, of each token. forward_kl: KL(p, q), "
+             "which covers all that the teacher may say. reverse_kl: KL(q, p), which keeps to what "
+             "it says most. jsd: beta KL(p, m) + (1 - beta) KL(q, m) with m = beta p + (1 - beta) "
+             "q; as in TRL's GKD 0 stands for forward_kl and 1 for reverse_kl. symmetric_kl: beta "
+             "KL(p, q) + (1 - beta) KL(q, p). skewed_forward_kl: KL(p, beta p + (1 - beta) q). "
+             "skewed_reverse_kl: KL(q, (1 - beta) p + beta q)."},
+    {KEY(kd_ratio), .group = EBB_GROUP_DISTILLATION, .type = EBB_OPTION_FLOAT,
+     .commands = KD | PLAN, .text = "0.5", .low = 0, .high = 1,
+     .help = "The teacher's share of the loss: (1 - kd_ratio) cross-entropy + kd_ratio kd_loss. 1 "
+             "learns from the teacher alone. metrics.jsonl has both parts unweighted, as ce_loss "
+             "and kd_loss."},
+    {KEY(beta), .group = EBB_GROUP_DISTILLATION, .type = EBB_OPTION_FLOAT,
+     .commands = KD | PLAN, .text = "auto", .automatic = true, .low = 0, .high = 1,
+     .aliases = "sym_kd_ratio",
+     .help = "The weight in kd_loss, which says what it weighs: in symmetric_kl the share of "
+             "KL(p, q) (torchtune's sym_kd_ratio), in jsd and the skewed ones what the mixture has "
+             "of the other side (DistiLLM's alpha). auto: 0.5, and 0.1 for the skewed ones."},
+    {KEY(kd_scale_t2), .group = EBB_GROUP_DISTILLATION, .type = EBB_OPTION_BOOL,
+     .commands = KD | PLAN, .text = "false",
+     .help = "Multiplies kd_loss by temperature squared, as Hinton's paper does, so that its "
+             "gradient keeps its size when temperature changes. TRL and torchtune do not."},
 
     /* ---- memory ------------------------------------------------------------------------------ */
     {KEY(memory_budget), .group = EBB_GROUP_MEMORY, .type = EBB_OPTION_SIZE, .commands = RUN,
@@ -417,34 +469,34 @@ static const struct ebb_option table[] = {
      .help = "When the validation data's loss is measured: never, every eval_steps optimizer "
              "steps, or after each epoch. Needs eval_dataset, dataset_test_split or "
              "validation_split."},
-    {KEY(eval_steps), .group = EBB_GROUP_EVALUATION, .type = EBB_OPTION_INT, .commands = SFT,
+    {KEY(eval_steps), .group = EBB_GROUP_EVALUATION, .type = EBB_OPTION_INT, .commands = FIT,
      .text = "100", .low = 1, .high = 1e9, .unit = "optimizer steps",
      .aliases = "run_val_every_n_steps evals_every",
      .help = "How often, with eval_strategy: steps."},
-    {KEY(save_strategy), .group = EBB_GROUP_EVALUATION, .type = EBB_OPTION_CHOICE, .commands = SFT,
+    {KEY(save_strategy), .group = EBB_GROUP_EVALUATION, .type = EBB_OPTION_CHOICE, .commands = FIT,
      .text = "epoch", .choices = "no|steps|epoch",
      .help = "When a checkpoint is written, from which a run goes on exactly as if it had never "
              "stopped: never, every save_steps optimizer steps, or after each epoch. The result "
              "is saved at the end in any case, and a checkpoint when the run is interrupted."},
-    {KEY(save_steps), .group = EBB_GROUP_EVALUATION, .type = EBB_OPTION_INT, .commands = SFT,
+    {KEY(save_steps), .group = EBB_GROUP_EVALUATION, .type = EBB_OPTION_INT, .commands = FIT,
      .text = "100", .low = 1, .high = 1e9, .unit = "optimizer steps",
      .aliases = "save_every_n_steps", .help = "How often, with save_strategy: steps."},
-    {KEY(save_total_limit), .group = EBB_GROUP_EVALUATION, .type = EBB_OPTION_INT, .commands = SFT,
+    {KEY(save_total_limit), .group = EBB_GROUP_EVALUATION, .type = EBB_OPTION_INT, .commands = FIT,
      .text = "0", .low = 0, .high = 1e6, .unit = "checkpoints",
      .aliases = "keep_last_n_checkpoints max_checkpoints",
      .help = "How many checkpoints are kept; older ones are removed, the best one never. 0: all."},
     {KEY(load_best_model_at_end), .group = EBB_GROUP_EVALUATION, .type = EBB_OPTION_BOOL,
-     .commands = SFT, .text = "false",
+     .commands = FIT, .text = "false",
      .help = "The result is the checkpoint with the lowest validation loss instead of the last "
              "state. Evaluation and checkpoints must then fall on the same steps."},
     {KEY(early_stopping_patience), .group = EBB_GROUP_EVALUATION, .type = EBB_OPTION_INT,
-     .commands = SFT, .text = "0", .low = 0, .high = 1e6, .unit = "evaluations",
+     .commands = FIT, .text = "0", .low = 0, .high = 1e6, .unit = "evaluations",
      .help = "Stops after so many evaluations in a row without a lower validation loss. 0: never."},
     {KEY(early_stopping_threshold), .group = EBB_GROUP_EVALUATION, .type = EBB_OPTION_FLOAT,
-     .commands = SFT, .text = "0", .low = 0, .high = 1e6,
+     .commands = FIT, .text = "0", .low = 0, .high = 1e6,
      .help = "How much lower counts as lower for early_stopping_patience."},
     {KEY(resume_from_checkpoint), .group = EBB_GROUP_EVALUATION, .type = EBB_OPTION_STRING,
-     .commands = SFT, .text = "false", .aliases = "resume auto_resume_from_checkpoints",
+     .commands = FIT, .text = "false", .aliases = "resume auto_resume_from_checkpoints",
      .help = "Goes on from a checkpoint: true takes the newest whole one in output_dir, a path "
              "that one. Weights, optimizer, data order and numerics are taken from it, so that "
              "the result is that of an uninterrupted run."},
@@ -472,9 +524,11 @@ static const struct ebb_option table[] = {
      .help = "Stops after so many tokens, if no end of text comes first. auto: 128 in 'ebb "
              "generate', as many as there is room for in 'ebb chat'."},
     {KEY(temperature), .group = EBB_GROUP_GENERATION, .type = EBB_OPTION_FLOAT,
-     .commands = GENERATE | CHAT, .text = "0", .low = 0, .high = 100,
-     .help = "0 always takes the likeliest token. Above it tokens are drawn at random; lower is "
-             "closer to the likeliest, 1 is the model's own distribution."},
+     .commands = GENERATE | CHAT | KD | PLAN, .text = "0", .low = 0, .high = 100,
+     .help = "Generation: 0 always takes the likeliest token. Above it tokens are drawn at random; "
+             "lower is closer to the likeliest, 1 is the model's own distribution. Distillation: "
+             "what both models' logits are divided by before they are compared; above 1 the less "
+             "likely tokens weigh more. Without it 1."},
     {KEY(top_p), .group = EBB_GROUP_GENERATION, .type = EBB_OPTION_FLOAT,
      .commands = GENERATE | CHAT, .text = "1", .low = 0, .above = true, .high = 1,
      .help =

@@ -584,6 +584,7 @@ void ebb_setup_free(struct ebb_setup *setup)
     ebb_model_config_free(ctx, setup->model);
     ebb_mem_free(ctx, setup->model_dir);
     ebb_mem_free(ctx, setup->adapter_dir);
+    ebb_mem_free(ctx, setup->teacher_dir);
     ebb_mem_free(ctx, setup->attention_cache);
     ebb_mem_free(ctx, setup->base_name);
     memset(setup, 0, sizeof *setup);

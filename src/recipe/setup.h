@@ -35,6 +35,7 @@ struct ebb_setup {
     const struct ebb_recipe_env *env; /* borrowed */
     enum ebb_purpose purpose;         /* of the data; set before ebb_setup_data */
     char *model_dir, *adapter_dir;    /* adapter_dir may be NULL */
+    char *teacher_dir;                /* NULL: none (recipe/kd.h) */
     char *attention_cache;            /* NULL: there is no place for one */
     char *base_name;                  /* the base model as the user or the adapter named it */
     struct ebb_model_config *model;

@@ -15,6 +15,7 @@
 #include "model/family.h"
 #include "recipe/fit.h"
 #include "recipe/eval_prompts.h"
+#include "recipe/kd.h"
 #include "train/checkpoint.h"
 
 /* ---- the output directory -------------------------------------------------------------------- */
@@ -218,7 +219,8 @@ static enum ebb_status set_up(struct ebb_ctx *ctx, struct ebb_options *options,
     EBB_TRY(ebb_setup_data(setup));
     EBB_TRY(ebb_setup_poll(ctx, env));
     EBB_TRY(ebb_setup_samples(setup, setup->train_set != NULL && setup->train_set->chat));
-    return ebb_setup_training(setup);
+    EBB_TRY(ebb_setup_training(setup));
+    return ebb_kd_wanted(options, config) ? ebb_kd_setup(setup) : EBB_OK;
 }
 
 enum ebb_status ebb_sft_plan(struct ebb_ctx *ctx, struct ebb_options *options,
@@ -260,7 +262,8 @@ static json_t *describe_run(const struct ebb_setup *setup)
 {
     json_t *config = ebb_options_json(setup->options);
     if (config == NULL) return NULL;
-    json_t *run = json_pack("{s:s, s:s, s:s, s:o}", "command", "sft", "base_model",
+    const char *command = ebb_command_name(ebb_options_command(setup->options));
+    json_t *run = json_pack("{s:s, s:s, s:s, s:o}", "command", command, "base_model",
                             setup->base_name, "data_time", setup->data_time, "config", config);
     if (run == NULL) EBB_FAIL(setup->ctx, EBB_NO_MEMORY, "no memory for the run's description");
     return run;
@@ -381,6 +384,7 @@ static enum ebb_status announce(const struct ebb_setup *setup, const struct ebb_
                 ebb_device_name(ebb_engine_device(engine)));
     say_plan(setup, ebb_engine_plan(engine));
     say_training(setup);
+    if (ebb_kd_wanted(setup->options, setup->config)) EBB_TRY(ebb_kd_announce(setup, engine));
     bool kwargs = setup->saved_chat != NULL && json_object_size(setup->chat_kwargs) > 0;
     if (kwargs || ebb_chat_is_other(setup->config))
         ebb_log(setup->ctx, EBB_LOG_INFO, "data",

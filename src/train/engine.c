@@ -25,6 +25,16 @@ static enum ebb_status load_adapter_config(struct ebb_engine *engine)
     return ebb_adapter_config_check(engine->ctx, &engine->weights, &engine->adapter_config);
 }
 
+static enum ebb_status load_teacher_config(struct ebb_engine *engine)
+{
+    const struct ebb_engine_request *request = &engine->request;
+    EBB_ASSERT((request->teacher_dir != NULL) ==
+               (request->objective.kind == EBB_OBJECTIVE_DISTILL));
+    if (!request->teacher_dir) return EBB_OK;
+    EBB_TRY(ebb_model_config_load(engine->ctx, request->teacher_dir, &engine->teacher));
+    return ebb_weight_list_create(engine->ctx, engine->teacher, &engine->teacher_weights);
+}
+
 static enum ebb_status create_net(struct ebb_engine *engine)
 {
     const struct ebb_engine_request *request = &engine->request;
@@ -33,7 +43,10 @@ static enum ebb_status create_net(struct ebb_engine *engine)
                                           .stochastic_rounding = request->stochastic_rounding,
                                           .sgd = request->optimizer.sgd,
                                           .momentum = request->optimizer.momentum,
-                                          .capacity = request->capacity};
+                                          .capacity = request->capacity,
+                                          .objective = request->objective,
+                                          .teacher = engine->teacher,
+                                          .teacher_weights = &engine->teacher_weights};
     if (engine->adapter_config.rank > 0) options.adapter = &engine->adapter_config;
     return ebb_decoder_create(engine->ctx, engine->config, &engine->weights, &options,
                               &engine->net);
@@ -156,7 +169,9 @@ static enum ebb_status settle_numerics(struct ebb_engine *engine, struct ebb_num
     EBB_TRY(ebb_matmul_lib_create(engine->ctx, &target, &engine->libs.matmul));
     snprintf(numerics->matmul, sizeof numerics->matmul, "%s",
              ebb_matmul_lib_version(engine->libs.matmul));
-    ebb_numerics_choose(numerics, engine->config->vocab, &request->capacity);
+    /* Logits of a teacher stand beside the model's own. */
+    int64_t logits = engine->config->vocab + (engine->teacher ? engine->teacher->vocab : 0);
+    ebb_numerics_choose(numerics, logits, &request->capacity);
     EBB_TRY(settle_attention(engine, numerics));
     if (!request->numerics) return EBB_OK;
     warn_of_version(engine, "numerics.matmul", request->numerics->matmul, numerics->matmul);
@@ -198,6 +213,7 @@ enum ebb_status ebb_engine_create(struct ebb_ctx *ctx, const struct ebb_engine_r
     enum ebb_status status = ebb_model_config_load(ctx, request->model_dir, &engine->config);
     if (status == EBB_OK) status = ebb_weight_list_create(ctx, engine->config, &engine->weights);
     if (status == EBB_OK) status = load_adapter_config(engine);
+    if (status == EBB_OK) status = load_teacher_config(engine);
     if (status == EBB_OK) status = create_net(engine);
     if (status == EBB_OK) status = create_plan(engine);
     if (status != EBB_OK) {
@@ -226,6 +242,8 @@ void ebb_engine_free(struct ebb_engine *engine)
     if (engine->owns_adapter) ebb_adapter_config_clear(ctx, &engine->adapter_config);
     ebb_weight_list_free(ctx, &engine->weights);
     ebb_model_config_free(ctx, engine->config);
+    ebb_weight_list_free(ctx, &engine->teacher_weights);
+    ebb_model_config_free(ctx, engine->teacher);
     ebb_mem_free(ctx, engine);
 }
 
@@ -262,14 +280,15 @@ static enum ebb_status create_executors(struct ebb_engine *engine)
     return EBB_OK;
 }
 
-static enum ebb_status fill_rope(struct ebb_engine *engine)
+static enum ebb_status fill_rope(struct ebb_engine *engine, const struct ebb_net *net,
+                                 const struct ebb_model_config *config)
 {
-    int64_t rows, dim = engine->config->head_dim;
-    int32_t tensor = ebb_decoder_rope_tensor(engine->net, &rows);
+    int64_t rows, dim = config->head_dim;
+    int32_t tensor = ebb_decoder_rope_tensor(net, &rows);
     size_t bytes = (size_t)(rows * dim) * sizeof(float);
     float *table = (float *)ebb_mem_alloc(engine->ctx, bytes);
     if (!table) return EBB_NO_MEMORY;
-    ebb_rope_table(&engine->config->rope, dim, 0, rows, table);
+    ebb_rope_table(&config->rope, dim, 0, rows, table);
     enum ebb_status status =
         ebb_device_copy(engine->device, ebb_engine_tensor(engine, tensor), table, (int64_t)bytes);
     ebb_mem_free(engine->ctx, table);
@@ -315,7 +334,9 @@ enum ebb_status ebb_engine_open(struct ebb_engine *engine)
                                                                  sizeof *engine->logits);
         if (!engine->logits) return EBB_NO_MEMORY;
     }
-    EBB_TRY(fill_rope(engine));
+    EBB_TRY(fill_rope(engine, engine->net, engine->config));
+    if (engine->teacher)
+        EBB_TRY(fill_rope(engine, ebb_decoder_teacher(engine->net), engine->teacher));
     double start = ebb_clock_seconds();
     EBB_TRY(ebb_engine_load_weights(engine));
     engine->load_seconds = ebb_clock_seconds() - start;
@@ -367,12 +388,17 @@ enum ebb_status ebb_engine_run(struct ebb_engine *engine, enum ebb_program_kind 
 static enum ebb_status check_ids(struct ebb_engine *engine, const int32_t *ids, int64_t count)
 {
     int64_t vocab = engine->config->vocab;
+    const char *whose = "";
+    if (engine->teacher && engine->teacher->vocab < vocab) {
+        vocab = engine->teacher->vocab;
+        whose = "teacher's ";
+    }
     for (int64_t i = 0; i < count; i++)
         if (ids[i] < 0 || ids[i] >= vocab)
             return EBB_FAIL(engine->ctx, EBB_FAILED,
-                            "token %lld has id %ld, the embedding has %lld rows: the data was made "
-                            "with another model's tokenizer",
-                            (long long)i, (long)ids[i], (long long)vocab);
+                            "token %lld has id %ld, the %sembedding has %lld rows: the data was "
+                            "made with another model's tokenizer",
+                            (long long)i, (long)ids[i], whose, (long long)vocab);
     return EBB_OK;
 }
 
@@ -408,6 +434,31 @@ enum ebb_status ebb_engine_micro(struct ebb_engine *engine, enum ebb_program_kin
     engine->step.step = step;
     engine->step.micro = micro;
     return ebb_engine_run(engine, kind);
+}
+
+enum ebb_status ebb_engine_put_top(struct ebb_engine *engine, int64_t labels, const int32_t *ids,
+                                   const void *logprobs)
+{
+    const struct ebb_objective *objective = &engine->request.objective;
+    const struct ebb_net_inputs *in = &engine->net->inputs;
+    int64_t count = labels * objective->top_k;
+    EBB_ASSERT(in->top_ids >= 0 && labels <= engine->request.capacity.tokens);
+    EBB_TRY(put(engine, in->top_ids, ids, count));
+    return ebb_device_copy(engine->device, ebb_engine_tensor(engine, in->top_logprobs), logprobs,
+                           count * ebb_dtype_bytes(objective->top_dtype));
+}
+
+enum ebb_status ebb_engine_get_top(const struct ebb_engine *engine, int64_t labels, int32_t *ids,
+                                   void *logprobs)
+{
+    const struct ebb_objective *objective = &engine->request.objective;
+    const struct ebb_net_inputs *in = &engine->net->inputs;
+    int64_t count = labels * objective->top_k;
+    EBB_ASSERT(in->top_ids >= 0 && labels <= engine->request.capacity.tokens);
+    EBB_TRY(ebb_device_copy(engine->device, ids, ebb_engine_tensor(engine, in->top_ids),
+                            count * (int64_t)sizeof *ids));
+    return ebb_device_copy(engine->device, logprobs, ebb_engine_tensor(engine, in->top_logprobs),
+                           count * ebb_dtype_bytes(objective->top_dtype));
 }
 
 enum ebb_status ebb_engine_update(struct ebb_engine *engine, uint64_t step, double learning_rate,
@@ -487,9 +538,19 @@ const struct ebb_weight_list *ebb_engine_weights(const struct ebb_engine *engine
     return &engine->weights;
 }
 
+const struct ebb_model_config *ebb_engine_teacher(const struct ebb_engine *engine)
+{
+    return engine->teacher;
+}
+
 const struct ebb_adapter_config *ebb_engine_adapter(const struct ebb_engine *engine)
 {
     return engine->adapter_config.rank > 0 ? &engine->adapter_config : NULL;
+}
+
+const struct ebb_objective *ebb_engine_objective(const struct ebb_engine *engine)
+{
+    return &engine->request.objective;
 }
 
 struct ebb_device *ebb_engine_device(const struct ebb_engine *engine)

@@ -30,6 +30,10 @@ struct ebb_engine_request {
     const char *model_dir; /* config.json, weights; for `ebb plan` alone config.json is enough */
     /* An existing adapter to load, to go on training, to evaluate, to generate; or NULL. */
     const char *adapter_dir;
+    struct ebb_objective objective; /* model/objective.h */
+    /* The teacher's directory where the objective has one, else NULL. It has the storage type of
+     * the run. */
+    const char *teacher_dir;
     /* LoRA from scratch; NULL: none. Not with adapter_dir. */
     const struct ebb_adapter_config *new_adapter;
     bool train;             /* gradients, optimizer state, TRAIN and UPDATE programs */
@@ -76,8 +80,10 @@ const struct ebb_plan *ebb_engine_plan(const struct ebb_engine *engine);
 const struct ebb_net *ebb_engine_net(const struct ebb_engine *engine);
 const struct ebb_model_config *ebb_engine_config(const struct ebb_engine *engine);
 const struct ebb_weight_list *ebb_engine_weights(const struct ebb_engine *engine);
-/* NULL: none. */
+/* These two: NULL: none. */
+const struct ebb_model_config *ebb_engine_teacher(const struct ebb_engine *engine);
 const struct ebb_adapter_config *ebb_engine_adapter(const struct ebb_engine *engine);
+const struct ebb_objective *ebb_engine_objective(const struct ebb_engine *engine);
 struct ebb_device *ebb_engine_device(const struct ebb_engine *engine); /* NULL before open */
 /* Parameters that are trained, and all of the model's (adapters not counted). */
 void ebb_engine_parameters(const struct ebb_engine *engine, int64_t *trained, int64_t *all);
@@ -92,6 +98,12 @@ void ebb_engine_begin(struct ebb_engine *engine);
  * numbers. */
 enum ebb_status ebb_engine_micro(struct ebb_engine *engine, enum ebb_program_kind kind,
                                  const struct ebb_batch *batch, uint64_t step, uint32_t micro);
+/* Labels' likeliest tokens (objective.top_k of each, objective.top_dtype): of a saved teacher, put
+ * before a micro-batch of TRAIN; or read after one of EVAL that leaves them. */
+enum ebb_status ebb_engine_put_top(struct ebb_engine *engine, int64_t labels, const int32_t *ids,
+                                   const void *logprobs);
+enum ebb_status ebb_engine_get_top(const struct ebb_engine *engine, int64_t labels, int32_t *ids,
+                                   void *logprobs);
 /* Norm, clip factor and sweep, with everything divided by total_weight. */
 enum ebb_status ebb_engine_update(struct ebb_engine *engine, uint64_t step, double learning_rate,
                                   double total_weight);

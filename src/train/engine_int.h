@@ -16,6 +16,8 @@ struct ebb_engine {
     struct ebb_engine_request request;
     struct ebb_model_config *config;
     struct ebb_weight_list weights;
+    struct ebb_model_config *teacher; /* NULL: none */
+    struct ebb_weight_list teacher_weights;
     struct ebb_adapter_config adapter_config; /* rank 0: none */
     bool owns_adapter;                        /* loaded from adapter_dir, to be cleared */
     struct ebb_net *net;

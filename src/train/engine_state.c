@@ -29,15 +29,15 @@ static enum ebb_status load_block(const struct inward *in, int64_t row, int64_t 
     return ebb_engine_write_rows(in->engine, in->param, in->row0 + row, rows, block);
 }
 
-static enum ebb_status load_weight(struct ebb_engine *engine, const struct ebb_safetensors *set,
-                                   int64_t index)
+static enum ebb_status load_weight(struct ebb_engine *engine, const struct ebb_net *net,
+                                   const struct ebb_weight *weight,
+                                   const struct ebb_safetensors *set, int64_t index)
 {
-    const struct ebb_weight *weight = &engine->weights.items[index];
     struct inward in = {.engine = engine, .weight = weight};
     EBB_TRY(
         ebb_safetensors_want(engine->ctx, set, weight->name, weight->rows, weight->cols, &in.info));
-    const struct ebb_param *param = ebb_decoder_param(engine->net, index, &in.row0);
-    in.view = ebb_decoder_weight(engine->net, index);
+    const struct ebb_param *param = ebb_decoder_param(net, index, &in.row0);
+    in.view = ebb_decoder_weight(net, index);
     if (param && param->lo >= 0) in.param = param;
     int64_t row_bytes = weight->cols * (int64_t)sizeof(float),
             step = ebb_engine_block_rows(row_bytes);
@@ -124,16 +124,26 @@ static enum ebb_status load_adapter(struct ebb_engine *engine)
     return status;
 }
 
-enum ebb_status ebb_engine_load_weights(struct ebb_engine *engine)
+static enum ebb_status load_model(struct ebb_engine *engine, const struct ebb_net *net,
+                                  const struct ebb_weight_list *weights, const char *dir)
 {
     struct ebb_safetensors *set = NULL;
-    EBB_TRY(ebb_safetensors_open_dir(engine->ctx, engine->request.model_dir, &set));
+    EBB_TRY(ebb_safetensors_open_dir(engine->ctx, dir, &set));
     enum ebb_status status = EBB_OK;
-    for (int64_t i = 0; status == EBB_OK && i < engine->weights.count; i++)
-        status = load_weight(engine, set, i);
+    for (int64_t i = 0; status == EBB_OK && i < weights->count; i++)
+        status = load_weight(engine, net, &weights->items[i], set, i);
     ebb_safetensors_close(engine->ctx, set);
-    if (status == EBB_OK && engine->adapter_config.rank > 0) status = load_adapter(engine);
     return status;
+}
+
+enum ebb_status ebb_engine_load_weights(struct ebb_engine *engine)
+{
+    const struct ebb_engine_request *request = &engine->request;
+    EBB_TRY(load_model(engine, engine->net, &engine->weights, request->model_dir));
+    if (engine->teacher)
+        EBB_TRY(load_model(engine, ebb_decoder_teacher(engine->net), &engine->teacher_weights,
+                           request->teacher_dir));
+    return engine->adapter_config.rank > 0 ? load_adapter(engine) : EBB_OK;
 }
 
 /* ---- out ---- */

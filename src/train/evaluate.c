@@ -57,6 +57,10 @@ enum ebb_status ebb_evaluate(struct ebb_ctx *ctx, struct ebb_engine *engine,
     struct ebb_sums sums = ebb_engine_sums(engine);
     result->labels = sums.labels;
     result->loss = sums.labels > 0 ? sums.loss / (double)sums.labels : NAN;
+    /* A saved teacher knows nothing of this data. */
+    result->distills = ebb_engine_objective(engine)->kind == EBB_OBJECTIVE_DISTILL;
+    result->ce_loss = sums.labels > 0 ? sums.cross_entropy / (double)sums.labels : NAN;
+    result->kd_loss = sums.labels > 0 ? sums.divergence / (double)sums.labels : NAN;
     result->accuracy = sums.labels > 0 ? (double)sums.correct / (double)sums.labels : NAN;
     result->seconds = ebb_clock_seconds() - began;
     return ebb_loader_seek(ctx, loader, start);

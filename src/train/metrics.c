@@ -122,6 +122,8 @@ json_t *ebb_step_record_json(const struct ebb_step_record *r)
     bool ok = set(json, "step", integer(r->step)) &&
               set(json, "epoch", ebb_json_number(r->epoch)) &&
               set(json, "loss", ebb_json_number(r->loss)) &&
+              (!r->distills || (set(json, "ce_loss", ebb_json_number(r->ce_loss)) &&
+                                set(json, "kd_loss", ebb_json_number(r->kd_loss)))) &&
               set(json, "grad_norm", ebb_json_number(r->grad_norm)) &&
               set(json, "learning_rate", ebb_json_number(r->learning_rate)) &&
               set(json, "num_tokens", integer(r->tokens)) &&
@@ -147,8 +149,10 @@ json_t *ebb_eval_record_json(int64_t step, double epoch, const struct ebb_eval_r
     double rate = r->seconds > 0 ? (double)r->tokens / r->seconds : NAN;
     bool ok = set(json, "step", integer(step)) && set(json, "epoch", ebb_json_number(epoch)) &&
               set(json, "eval_loss", ebb_json_number(r->loss)) &&
+              (!r->distills || (set(json, "eval_ce_loss", ebb_json_number(r->ce_loss)) &&
+                                set(json, "eval_kd_loss", ebb_json_number(r->kd_loss)))) &&
               set(json, "eval_mean_token_accuracy", ebb_json_number(r->accuracy)) &&
-              set(json, "eval_perplexity", ebb_json_number(exp(r->loss))) &&
+              set(json, "eval_perplexity", ebb_json_number(exp(r->distills ? r->ce_loss : r->loss))) &&
               set(json, "eval_num_tokens", integer(r->tokens)) &&
               set(json, "eval_num_labels", integer(r->labels)) &&
               set(json, "eval_runtime", ebb_json_number(r->seconds)) &&

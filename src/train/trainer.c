@@ -198,6 +198,9 @@ static enum ebb_status record_step(struct trainer *t, const struct work *w)
     record.step = t->state.step;
     record.epoch = epoch_now(t);
     record.loss = w->labels > 0 ? w->sums.loss / (double)w->labels : NAN;
+    record.distills = ebb_objective_distills(ebb_engine_objective(t->request->engine));
+    record.ce_loss = w->labels > 0 ? w->sums.cross_entropy / (double)w->labels : NAN;
+    record.kd_loss = w->labels > 0 ? w->sums.divergence / (double)w->labels : NAN;
     record.accuracy = w->labels > 0 ? (double)w->sums.correct / (double)w->labels : NAN;
     record.grad_norm = w->labels > 0 ? w->sums.grad_norm : NAN;
     record.learning_rate = w->rate;
@@ -386,7 +389,7 @@ static enum ebb_status evaluate(struct trainer *t)
                           "perplexity %.4g  in %s",
                           t->state.step, result.loss,
                           t->state.best_step == t->state.step ? " (the best)" : "", result.accuracy,
-                          exp(result.loss),
+                          exp(result.distills ? result.ce_loss : result.loss),
                           ebb_text_seconds(result.seconds, seconds, sizeof seconds));
     return EBB_OK;
 }

@@ -70,6 +70,8 @@ enum ebb_status ebb_trainer_run(struct ebb_ctx *ctx, const struct ebb_trainer_re
 /* Mean loss, token accuracy and perplexity of a data set. */
 struct ebb_eval_result {
     double loss, accuracy;
+    bool distills; /* the loss has these parts (perplexity is of ce_loss) */
+    double ce_loss, kd_loss;
     int64_t tokens, labels;
     double seconds;
 };
