@@ -45,11 +45,14 @@ const struct ebb_cli_command *ebb_cli_named(const char *name)
 
 const struct ebb_cli_command *ebb_cli_find(struct ebb_cli *cli, const char *name)
 {
-    const char *names[sizeof commands / sizeof commands[0]];
-    size_t count = sizeof commands / sizeof commands[0];
+    enum { OTHERS = sizeof other_names / sizeof other_names[0] };
+    const char *names[sizeof commands / sizeof commands[0] + OTHERS];
+    size_t count = 0;
     const struct ebb_cli_command *command = ebb_cli_named(name);
     if (command) return command;
-    for (size_t i = 0; i < count; i++) names[i] = commands[i].name;
+    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++)
+        names[count++] = commands[i].name;
+    for (size_t i = 0; i < OTHERS; i++) names[count++] = other_names[i][0];
     const char *near = ebb_text_nearest(name, names, count);
     if (near)
         EBB_FAIL(cli->ctx, EBB_BAD_CONFIG,
