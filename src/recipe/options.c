@@ -555,6 +555,10 @@ static enum ebb_status other_command(struct ebb_options *options, const struct e
     const char *first = NULL;
     for (int i = 0; i < EBB_COMMAND_COUNT && first == NULL; i++)
         if (option->commands & 1u << i) first = ebb_command_name((enum ebb_command)i);
+    /* 'recipe: kd' in a file of 'ebb kd', which may also serve to plan. */
+    if (origin->kind == EBB_ORIGIN_FILE && strcmp(option->key, "recipe") == 0 &&
+        strcmp(origin->text, ebb_command_name(options->command)) == 0)
+        return EBB_OK;
     if (origin->kind == EBB_ORIGIN_FILE && (option->commands & EBB_TRAINING_COMMANDS) &&
         !(EBB_TRAINING_COMMANDS & 1u << options->command)) {
         options->left_alone++;

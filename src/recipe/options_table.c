@@ -214,9 +214,10 @@ static const struct ebb_option table[] = {
     /* ---- data: what is shown ----------------------------------------------------------------- */
     {KEY(recipe), .group = EBB_GROUP_DATA, .type = EBB_OPTION_CHOICE, .commands = DATA | PLAN,
      .text = "sft", .choices = "sft|kd|dpo",
-     .help = "What the data, or the plan, is for. sft and kd show what 'ebb sft' and 'ebb kd' would "
-             "train on; dpo shows preference pairs with both sides, or answers with a verdict. 'ebb "
-             "plan' plans for sft or kd."},
+     .help = "What the data, or the plan, is for. sft and kd show what 'ebb sft' and 'ebb kd' "
+             "would train on; dpo shows preference pairs with both sides, or answers with a "
+             "verdict. 'ebb plan' plans for sft or kd. In a file of 'ebb kd' this may say kd, so "
+             "that the same file serves 'ebb plan'."},
     {KEY(show_samples), .group = EBB_GROUP_DATA, .type = EBB_OPTION_INT, .commands = DATA,
      .text = "3", .low = 0, .high = 1e6, .unit = "samples", .aliases = "samples",
      .help = "How many samples are shown, spread over the set: text with special tokens, and "
@@ -406,7 +407,7 @@ static const struct ebb_option table[] = {
              "and kd_loss."},
     {KEY(beta), .group = EBB_GROUP_DISTILLATION, .type = EBB_OPTION_FLOAT,
      .commands = KD | PLAN, .text = "auto", .automatic = true, .low = 0, .high = 1,
-     .aliases = "sym_kd_ratio",
+     .aliases = "sym_kd_ratio kd_loss.sym_kd_ratio",
      .help = "The weight in kd_loss, which says what it weighs: in symmetric_kl the share of "
              "KL(p, q) (torchtune's sym_kd_ratio), in jsd and the skewed ones what the mixture has "
              "of the other side (DistiLLM's alpha). auto: 0.5, and 0.1 for the skewed ones."},
@@ -606,6 +607,14 @@ static const struct ebb_spelling spellings[] = {
     {"train_sampling_strategy", "group_by_length", "group_by_length=true|random=false|sequential=!",
      "shuffle: false keeps the samples in the order of the files"},
     {"do_sample", "temperature", "true=1|false=0", NULL},
+    {"kd_loss._component_", "kd_loss",
+     "torchtune.modules.loss.ForwardKLLoss=forward_kl|"
+     "torchtune.modules.loss.ForwardKLWithChunkedOutputLoss=forward_kl|"
+     "torchtune.modules.loss.ReverseKLLoss=reverse_kl|"
+     "torchtune.modules.loss.ReverseKLWithChunkedOutputLoss=reverse_kl|"
+     "torchtune.modules.loss.SymmetricKLLoss=symmetric_kl|"
+     "torchtune.modules.loss.SymmetricKLWithChunkedOutputLoss=symmetric_kl|*",
+     NULL},
     {"use_cpu", "device", "true=cpu|false=auto", NULL},
     {"no_cuda", "device", "true=cpu|false=auto", NULL},
     {"disable_gradient_checkpointing", "gradient_checkpointing", "true=false|false=auto", NULL},
@@ -651,7 +660,18 @@ static const struct ebb_foreign_key foreign[] = {
     {"use_liger_kernel use_liger liger_kernel enable_liger_kernel liger_kernel_config plugins",
      false, "", "Ebb always computes the loss in chunks, so that logits never exist whole"},
     {"loss chunked_nll loss_type loss.", false, "",
-     "Ebb always trains on cross-entropy, computed in chunks of the labels"},
+     "cross-entropy is always computed in chunks of the labels; for distillation see kd_loss"},
+    {"kd_loss.num_output_chunks kd_loss.ignore_index", false, "",
+     "the loss is always computed in chunks of the labels, and only of what is trained"},
+    {"teacher_model. teacher_checkpointer.", false, "",
+     "the teacher is what the directory of teacher_model_name_or_path says"},
+    {"lmbda", true, "0 0.0",
+     "Ebb distils on the data as it is, which is lmbda: 0 in TRL (whose default is 0.5)"},
+    {"seq_kd", true, "false",
+     "have the teacher write the answers with 'ebb generate', and train on them with 'ebb sft'"},
+    {"disable_dropout", true, "false",
+     "there is no dropout but lora_dropout, whose default is 0: leave it out"},
+    {"teacher_model_init_kwargs", true, "none", "the teacher is what its config.json says"},
     {"flash_attention flash_attn sdp_attention xformers_attention padding_free",
      false, "", "attention never stores its scores, and padding is never computed"},
     {"pad_to_multiple_of pad_to_sequence_len eval_packing length_column_name", false, "",
