@@ -410,6 +410,10 @@ static void recipe_in_a_file_may_name_the_command(void **state)
     begin(&f, EBB_COMMAND_KD);
     assert_int_equal(ebb_options_text(f.options, "conf.yaml", "recipe: kd\n"), EBB_OK);
     end(&f);
+    begin(&f, EBB_COMMAND_EVAL);
+    assert_int_equal(ebb_options_text(f.options, "conf.yaml", "recipe: kd\nkd_ratio: 1\n"), EBB_OK);
+    assert_contains(f.log, "2 keys of 'ebb sft' are not used by 'ebb eval'");
+    end(&f);
     begin(&f, EBB_COMMAND_SFT);
     assert_int_equal(ebb_options_text(f.options, "conf.yaml", "recipe: kd\n"), EBB_BAD_CONFIG);
     assert_contains(ebb_error_text(f.ctx), "'ebb sft' has no use for it");
@@ -901,10 +905,14 @@ static void ready_configurations_are_valid(void **state)
         if (bytes < 5 || strcmp(names[i] + bytes - 5, ".yaml") != 0) continue;
         char path[1024];
         snprintf(path, sizeof path, "%s/configs/%s", EBB_SOURCE_DIR, names[i]);
-        const enum ebb_command commands[] = {EBB_COMMAND_SFT, EBB_COMMAND_PLAN, EBB_COMMAND_EVAL};
+        bool kd = strncmp(names[i], "kd-", 3) == 0;
+        const enum ebb_command commands[] = {kd ? EBB_COMMAND_KD : EBB_COMMAND_SFT,
+                                             EBB_COMMAND_PLAN, EBB_COMMAND_EVAL};
         for (int k = 0; k < 3; k++) {
             struct fixture f;
             begin(&f, commands[k]);
+            /* Those of large models leave their data to the command line. */
+            if (kd) assert_int_equal(ebb_options_set(f.options, "dataset_name", "d.jsonl"), EBB_OK);
             if (ebb_options_file(f.options, path) != EBB_OK ||
                 ebb_options_check(f.options) != EBB_OK)
                 fail_msg("%s: %s", names[i], ebb_error_text(f.ctx));
