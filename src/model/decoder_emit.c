@@ -43,6 +43,7 @@ struct emitter {
     const struct ebb_model_config *c;
     enum ebb_dtype storage;
     bool train; /* TRAIN, of the model that is trained */
+    bool base;  /* without its adapter */
     int64_t tiles;
     struct layer_state *at; /* [layers + 1]; the last has only x: the input of the final norm */
     struct ebb_matrix dx;   /* gradient of the residual stream, in place down the layers */
@@ -118,6 +119,12 @@ static bool has_dropout(const struct emitter *e)
     return e->train && e->d->options.adapter && e->d->options.adapter->dropout > 0;
 }
 
+/* Columns that adapters add to a linear's input. */
+static int64_t tail_of(const struct emitter *e, const struct ebb_decoder_linear *linear)
+{
+    return e->base ? 0 : linear->tail;
+}
+
 /* Whether backward needs the linear's input. */
 static bool needs_input(const struct ebb_decoder_linear *linear)
 {
@@ -155,7 +162,7 @@ static enum ebb_status tail_tile(struct emitter *e, const struct ebb_decoder_lin
                                  const struct ebb_matrix *in, int64_t t,
                                  const struct ebb_matrix *drop)
 {
-    if (linear->tail == 0) return EBB_OK;
+    if (tail_of(e, linear) == 0) return EBB_OK;
     int64_t rank = e->d->options.adapter->rank;
     struct ebb_matmul args = {.bias = ebb_view_none(),
                               .add = ebb_view_none(),
@@ -185,9 +192,10 @@ static enum ebb_status tail_tile(struct emitter *e, const struct ebb_decoder_lin
 static enum ebb_status linear_tile(struct emitter *e, const struct ebb_decoder_linear *linear,
                                    struct ebb_view in, struct ebb_view add, struct ebb_view y)
 {
-    int64_t k = linear->in + linear->tail;
+    int64_t k = linear->in + tail_of(e, linear), stride = linear->in + linear->tail;
     struct ebb_matmul args = {.a = in,
-                              .b = ebb_tensor_view(linear->w, e->storage, 0, linear->rows, 0, k, k),
+                              .b = ebb_tensor_view(linear->w, e->storage, 0, linear->rows, 0, k,
+                                                   stride),
                               .bias = vector_view(e, linear->bias, linear->rows),
                               .add = add,
                               .y = y,
@@ -410,7 +418,7 @@ static enum ebb_status make_qkv(struct emitter *e, int64_t layer, const struct e
 {
     const struct ebb_decoder_layer *l = &e->d->layers[layer];
     struct ebb_matrix n1, drop;
-    EBB_TRY(new_tile(e, e->c->width + l->qkv.tail, "n1", layer, &n1));
+    EBB_TRY(new_tile(e, e->c->width + tail_of(e, &l->qkv), "n1", layer, &n1));
     EBB_TRY(new_dropout_tile(e, &l->qkv, layer, &drop));
     for (int64_t t = 0; t < e->tiles; t++) {
         EBB_TRY(normed_tile(e, &l->norm1, &l->qkv, ebb_matrix_tile(e->b, x, t, 0, e->c->width), &n1,
@@ -482,9 +490,10 @@ static enum ebb_status mlp_open(struct emitter *e, int64_t layer, bool forward, 
 {
     const struct ebb_decoder_layer *l = &e->d->layers[layer];
     m->o_in.tensor = -1;
-    if (l->o.tail > 0) EBB_TRY(new_tile(e, e->d->o_cols + l->o.tail, "o_in", layer, &m->o_in));
-    EBB_TRY(new_tile(e, e->c->width + l->gate_up.tail, "n2", layer, &m->n2));
-    EBB_TRY(new_tile(e, e->c->ffn + l->down.tail, "act", layer, &m->act));
+    int64_t o_tail = tail_of(e, &l->o);
+    if (o_tail > 0) EBB_TRY(new_tile(e, e->d->o_cols + o_tail, "o_in", layer, &m->o_in));
+    EBB_TRY(new_tile(e, e->c->width + tail_of(e, &l->gate_up), "n2", layer, &m->n2));
+    EBB_TRY(new_tile(e, e->c->ffn + tail_of(e, &l->down), "act", layer, &m->act));
     EBB_TRY(new_dropout_tile(e, &l->o, layer, &m->o_drop));
     EBB_TRY(new_dropout_tile(e, &l->gate_up, layer, &m->gate_up_drop));
     EBB_TRY(new_dropout_tile(e, &l->down, layer, &m->down_drop));
@@ -505,7 +514,7 @@ static enum ebb_status o_input(struct emitter *e, int64_t layer, const struct eb
 {
     const struct ebb_decoder_layer *l = &e->d->layers[layer];
     *in = *o;
-    if (l->o.tail == 0) return EBB_OK;
+    if (tail_of(e, &l->o) == 0) return EBB_OK;
     *in = m->o_in;
     struct ebb_copy_rows copy = {.x = ebb_matrix_tile(e->b, o, t, 0, e->d->o_cols),
                                  .y = ebb_matrix_tile(e->b, in, t, 0, e->d->o_cols)};
@@ -520,7 +529,7 @@ static enum ebb_status make_x2(struct emitter *e, int64_t layer, const struct eb
     const struct ebb_decoder_layer *l = &e->d->layers[layer];
     struct ebb_matrix in;
     EBB_TRY(o_input(e, layer, o, m, t, &in));
-    return linear_tile(e, &l->o, ebb_matrix_tile(e->b, &in, t, 0, e->d->o_cols + l->o.tail),
+    return linear_tile(e, &l->o, ebb_matrix_tile(e->b, &in, t, 0, e->d->o_cols + tail_of(e, &l->o)),
                        ebb_matrix_tile(e->b, x, t, 0, e->c->width), x2);
 }
 
@@ -1167,8 +1176,8 @@ static enum ebb_status open(struct ebb_build *build, const struct ebb_decoder *d
     e->storage = d->options.storage;
     e->train = train;
     e->tiles = ebb_build_tiles(build);
-    e->at = (struct layer_state *)ebb_mem_alloc(build->ctx,
-                                                (size_t)(e->c->layers + 1) * sizeof *e->at);
+    e->at =
+        (struct layer_state *)ebb_mem_alloc(build->ctx, (size_t)(e->c->layers + 1) * sizeof *e->at);
     if (!e->at) return EBB_NO_MEMORY;
     for (int64_t layer = 0; layer <= e->c->layers; layer++) {
         for (int slot = 0; slot < EBB_DECODER_SLOTS; slot++)

@@ -214,9 +214,9 @@ static const struct ebb_option table[] = {
     /* ---- data: what is shown ----------------------------------------------------------------- */
     {KEY(recipe), .group = EBB_GROUP_DATA, .type = EBB_OPTION_CHOICE, .commands = DATA | PLAN,
      .text = "sft", .choices = "sft|kd|dpo",
-     .help = "What the data, or the plan, is for. sft and kd show what 'ebb sft' and 'ebb kd' would "
-             "train on; dpo shows preference pairs with both sides, or answers with a verdict. 'ebb "
-             "plan' plans for sft or kd."},
+     .help = "What the data, or the plan, is for. sft and kd show what 'ebb sft' and 'ebb kd' "
+             "would train on; dpo shows preference pairs with both sides, or answers with a "
+             "verdict. 'ebb plan' plans for sft or kd."},
     {KEY(show_samples), .group = EBB_GROUP_DATA, .type = EBB_OPTION_INT, .commands = DATA,
      .text = "3", .low = 0, .high = 1e6, .unit = "samples", .aliases = "samples",
      .help = "How many samples are shown, spread over the set: text with special tokens, and "
