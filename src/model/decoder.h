@@ -39,8 +39,8 @@ struct ebb_decoder_options {
     double momentum;
     struct ebb_capacity capacity;
     struct ebb_objective objective;
-    /* DISTILL: the teacher's, borrowed; else NULL. Its tensors are the net's too, frozen and in the
-     * same storage type. */
+    /* The second model's (a teacher, or a reference), borrowed; else NULL. Its tensors are the
+     * net's too, frozen and in the same storage type. */
     const struct ebb_model_config *teacher;
     const struct ebb_weight_list *teacher_weights;
 };

@@ -16,6 +16,7 @@
 #include "op/dropout.h"
 #include "op/embed.h"
 #include "op/optimizer.h"
+#include "op/preference.h"
 #include "op/rmsnorm.h"
 #include "op/rotary.h"
 #include "op/rows.h"
@@ -797,6 +798,20 @@ static enum ebb_status loss_of_saved(struct emitter *e, const struct head *head,
     return ebb_build_op(e->b, EBB_OP_distill_topk, &loss);
 }
 
+/* The usual loss, and each label's log-probability for who asked. */
+static enum ebb_status leave_logprobs(struct emitter *e, const struct head *head, int64_t i)
+{
+    int64_t tokens = e->b->capacity.tokens;
+    struct ebb_label_logprob args = {.logits = chunk_view(e, head, &head->logits, i),
+                                     .targets = targets_view(e),
+                                     .label_rows = label_rows_view(e),
+                                     .logprob = ebb_tensor_view(e->d->net.inputs.logprobs, EBB_F32,
+                                                                0, 1, 0, tokens, tokens),
+                                     .vocab = e->c->vocab};
+    EBB_TRY(ebb_build_op(e->b, EBB_OP_label_logprob, &args));
+    return loss_of_targets(e, head, i);
+}
+
 /* The loss of chunk i by the objective and, in training, its gradient. */
 static enum ebb_status chunk_loss(struct emitter *e, const struct head *head,
                                   struct ebb_view teacher, int64_t i)
@@ -804,11 +819,22 @@ static enum ebb_status chunk_loss(struct emitter *e, const struct head *head,
     switch (e->d->options.objective.kind) {
     case EBB_OBJECTIVE_DISTILL:
         return loss_of_teacher(e, head, teacher, i);
+    case EBB_OBJECTIVE_LOGPROB:
+        return leave_logprobs(e, head, i);
     case EBB_OBJECTIVE_DISTILL_SAVED:
         return e->train ? loss_of_saved(e, head, i) : loss_of_targets(e, head, i);
     default:
         return loss_of_targets(e, head, i);
     }
+}
+
+/* The gradient of the last hidden states begins at zero: the head adds those of the label rows. */
+static enum ebb_status open_dx(struct emitter *e)
+{
+    if (!e->train) return EBB_OK;
+    EBB_TRY(new_whole(e, e->c->width, e->storage, "dx", -1, &e->dx));
+    struct ebb_fill zero = {.y = ebb_matrix_all(e->b, &e->dx, 0, e->c->width)};
+    return ebb_build_op(e->b, EBB_OP_fill, &zero);
 }
 
 /* Loss over all labels and, in training, its gradient with respect to x into e->dx. `t` and
@@ -820,11 +846,7 @@ static enum ebb_status emit_head(struct emitter *e, const struct ebb_matrix *x, 
     struct ebb_view logits = ebb_view_none();
     EBB_TRY(head_open(e, e->train, &head));
     if (t) EBB_TRY(head_open(t, false, &teacher));
-    if (e->train) {
-        EBB_TRY(new_whole(e, e->c->width, e->storage, "dx", -1, &e->dx));
-        struct ebb_fill zero = {.y = ebb_matrix_all(e->b, &e->dx, 0, e->c->width)};
-        EBB_TRY(ebb_build_op(e->b, EBB_OP_fill, &zero));
-    }
+    EBB_TRY(open_dx(e));
     for (int64_t i = 0; i * head.chunk < e->b->capacity.tokens; i++) {
         if (t) {
             EBB_TRY(head_logits(t, &teacher, i, ebb_matrix_all(e->b, teacher_x, 0, t->c->width)));
@@ -833,6 +855,86 @@ static enum ebb_status emit_head(struct emitter *e, const struct ebb_matrix *x, 
         EBB_TRY(head_logits(e, &head, i, ebb_matrix_all(e->b, x, 0, e->c->width)));
         EBB_TRY(chunk_loss(e, &head, logits, i));
         if (e->train) EBB_TRY(head_backward(e, &head, i));
+    }
+    return EBB_OK;
+}
+
+/* ---- head and loss of preferences ---- */
+
+/* A number of each label, [1, T] fp32. */
+static struct ebb_view label_vector(const struct emitter *e, int32_t tensor)
+{
+    int64_t tokens = e->b->capacity.tokens;
+    return ebb_tensor_view(tensor, EBB_F32, 0, 1, 0, tokens, tokens);
+}
+
+static enum ebb_status new_label_vector(struct emitter *e, const char *name, struct ebb_view *view)
+{
+    struct ebb_matrix m;
+    EBB_TRY(new_whole(e, 1, EBB_F32, name, -1, &m));
+    *view = label_vector(e, m.tensor);
+    return EBB_OK;
+}
+
+/* The log-probabilities of all labels' targets. */
+static enum ebb_status emit_logprobs(struct emitter *e, const struct head *head,
+                                     const struct ebb_matrix *x, struct ebb_view logprob)
+{
+    for (int64_t i = 0; i * head->chunk < e->b->capacity.tokens; i++) {
+        EBB_TRY(head_logits(e, head, i, ebb_matrix_all(e->b, x, 0, e->c->width)));
+        struct ebb_label_logprob args = {.logits = chunk_view(e, head, &head->logits, i),
+                                         .targets = targets_view(e),
+                                         .label_rows = label_rows_view(e),
+                                         .logprob = logprob,
+                                         .vocab = e->c->vocab};
+        EBB_TRY(ebb_build_op(e->b, EBB_OP_label_logprob, &args));
+    }
+    return EBB_OK;
+}
+
+/* The losses of all documents, and each label's coefficient. */
+static enum ebb_status sequence_loss(struct emitter *e, struct ebb_view logprob,
+                                     struct ebb_view reference, struct ebb_view coefficient)
+{
+    const struct ebb_net_inputs *in = &e->d->net.inputs;
+    const int64_t docs = e->b->capacity.docs;
+    struct ebb_op_target target = ebb_numerics_target(e->b->numerics);
+    struct ebb_preference_loss loss = {.logprob = logprob,
+                                       .reference = reference,
+                                       .label_rows = label_rows_view(e),
+                                       .doc_starts = doc_view(e),
+                                       .kinds = in->kinds < 0 ? ebb_view_none()
+                                                              : input_view(in->kinds, docs),
+                                       .coefficient = coefficient,
+                                       .sums = sums_view(e),
+                                       .keys = e->d->options.objective.preference};
+    loss.scratch = ebb_build_scratch(e->b, ebb_preference_loss_scratch(docs, &target));
+    return ebb_build_op(e->b, EBB_OP_preference_loss, &loss);
+}
+
+/* A sequence's loss takes all its labels, so their logits are made twice: once for the
+ * log-probabilities, and again for the gradient. */
+static enum ebb_status emit_sequence_head(struct emitter *e, const struct ebb_matrix *x,
+                                          struct ebb_view reference)
+{
+    struct head head;
+    struct ebb_view logprob, coefficient;
+    EBB_TRY(head_open(e, e->train, &head));
+    EBB_TRY(new_label_vector(e, "logprob", &logprob));
+    EBB_TRY(new_label_vector(e, "coefficient", &coefficient));
+    EBB_TRY(emit_logprobs(e, &head, x, logprob));
+    EBB_TRY(sequence_loss(e, logprob, reference, coefficient));
+    EBB_TRY(open_dx(e));
+    for (int64_t i = 0; e->train && i * head.chunk < e->b->capacity.tokens; i++) {
+        EBB_TRY(head_logits(e, &head, i, ebb_matrix_all(e->b, x, 0, e->c->width)));
+        struct ebb_label_logprob_backward args = {.logits = chunk_view(e, &head, &head.logits, i),
+                                                  .targets = targets_view(e),
+                                                  .label_rows = label_rows_view(e),
+                                                  .coefficient = coefficient,
+                                                  .dlogits = chunk_view(e, &head, &head.dlogits, i),
+                                                  .vocab = e->c->vocab};
+        EBB_TRY(ebb_build_op(e->b, EBB_OP_label_logprob_backward, &args));
+        EBB_TRY(head_backward(e, &head, i));
     }
     return EBB_OK;
 }
@@ -1097,13 +1199,41 @@ static enum ebb_status forward(struct emitter *e, struct ebb_matrix *x)
     return EBB_OK;
 }
 
-/* The teacher runs first: of its memory only its output still stands when the student saves. */
-static enum ebb_status emit_training(struct emitter *e, struct emitter *teacher)
+/* What a reference leaves of itself. */
+static enum ebb_status emit_reference(struct emitter *e, struct emitter *second,
+                                      struct ebb_view *reference)
 {
-    struct ebb_matrix x, teacher_x;
-    if (teacher) EBB_TRY(forward(teacher, &teacher_x));
+    struct ebb_matrix x;
+    struct head head;
+    *reference = ebb_view_none();
+    if (e->d->net.inputs.logprobs >= 0) *reference = label_vector(e, e->d->net.inputs.logprobs);
+    if (!second) return EBB_OK;
+    EBB_TRY(new_label_vector(second, "reference", reference));
+    EBB_TRY(forward(second, &x));
+    EBB_TRY(head_open(second, false, &head));
+    return emit_logprobs(second, &head, &x, *reference);
+}
+
+/* Forward of the model and, before it, of what it is compared with: a teacher leaves its last
+ * hidden states, a reference a number a label, and nothing else of them stands while the model
+ * saves. Then the loss. */
+static enum ebb_status emit_forward(struct emitter *e, struct emitter *second)
+{
+    struct ebb_matrix x, second_x;
+    struct ebb_view reference;
+    if (ebb_objective_prefers(&e->d->options.objective)) {
+        EBB_TRY(emit_reference(e, second, &reference));
+        EBB_TRY(forward(e, &x));
+        return emit_sequence_head(e, &x, reference);
+    }
+    if (second) EBB_TRY(forward(second, &second_x));
     EBB_TRY(forward(e, &x));
-    EBB_TRY(emit_head(e, &x, teacher, &teacher_x));
+    return emit_head(e, &x, second, &second_x);
+}
+
+static enum ebb_status emit_training(struct emitter *e, struct emitter *second)
+{
+    EBB_TRY(emit_forward(e, second));
     if (!e->train) return EBB_OK;
     for (int64_t layer = e->c->layers - 1; layer >= 0; layer--) EBB_TRY(backward_layer(e, layer));
     return embed_backward(e);
@@ -1188,19 +1318,29 @@ static enum ebb_status open(struct ebb_build *build, const struct ebb_decoder *d
     return EBB_OK;
 }
 
+/* Whose forward comes first; NULL: nobody's. */
+static const struct ebb_decoder *second_of(const struct ebb_decoder *d, bool *base)
+{
+    const struct ebb_objective *objective = &d->options.objective;
+    *base = ebb_objective_prefers(objective) && objective->reference == EBB_REFERENCE_BASE;
+    return *base ? d : d->teacher;
+}
+
 enum ebb_status ebb_decoder_emit(const struct ebb_net *net, struct ebb_build *build,
                                  enum ebb_program_kind kind)
 {
     const struct ebb_decoder *d = (const struct ebb_decoder *)net->self;
-    struct emitter e, teacher;
-    memset(&teacher, 0, sizeof teacher);
+    struct emitter e, second;
+    bool base = false;
+    memset(&second, 0, sizeof second);
     enum ebb_status status = open(build, d, kind == EBB_PROGRAM_TRAIN, &e);
-    bool taught = d->teacher && kind != EBB_PROGRAM_DECODE;
-    if (status == EBB_OK && taught) status = open(build, d->teacher, false, &teacher);
+    const struct ebb_decoder *other = kind == EBB_PROGRAM_DECODE ? NULL : second_of(d, &base);
+    if (status == EBB_OK && other) status = open(build, other, false, &second);
+    second.base = base;
     if (status == EBB_OK)
         status = kind == EBB_PROGRAM_DECODE ? emit_decode(&e)
-                                            : emit_training(&e, taught ? &teacher : NULL);
-    ebb_mem_free(build->ctx, teacher.at);
+                                            : emit_training(&e, other ? &second : NULL);
+    ebb_mem_free(build->ctx, second.at);
     ebb_mem_free(build->ctx, e.at);
     return status;
 }
