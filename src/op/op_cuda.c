@@ -9,6 +9,7 @@
 #include "op/embed.h"
 #include "op/matmul.h"
 #include "op/optimizer.h"
+#include "op/preference.h"
 #include "op/rmsnorm.h"
 #include "op/rotary.h"
 #include "op/rows.h"

@@ -29,6 +29,20 @@ struct ebb_step {
     double max_grad_norm; /* 0: no clipping */
 };
 
+/* What preference_loss (op/preference.h) adds: sums, which a mean divides by the count beside them.
+ * "Chosen" is KTO's desirable example, "rejected" its undesirable one. */
+struct ebb_preference_sums {
+    int64_t examples;   /* pairs, or (un)desirable examples: what the loss is divided by */
+    int64_t accuracies; /* pairs whose chosen answer has the larger reward */
+    double rewards_chosen, rewards_rejected; /* beta times the log-ratio to the reference */
+    double margins;                          /* of pairs: chosen reward - rejected reward */
+    double logps_chosen, logps_rejected;
+    double nll_chosen;              /* orpo: the part of the loss that is cross-entropy */
+    int64_t desirable, undesirable; /* kto: examples of each kind */
+    int64_t kl_batches;             /* kto: micro-batches with KL examples, */
+    double kl;                      /* and the sum of their z0 */
+};
+
 struct ebb_sums {
     double loss;         /* sum of the losses of all labels since the last reset */
     /* Distillation (op/distill.h): the sums of loss's two parts, before they are weighted. 0
@@ -40,6 +54,7 @@ struct ebb_sums {
     double grad_norm;    /* of the normalised gradient, before clipping */
     double factor;       /* what the sweep multiplies gradients by: clip factor / total weight */
     int64_t finite;      /* 1: gradients are finite, the sweep may change weights; 0: it must not */
+    struct ebb_preference_sums preference; /* 0 but in preference training */
 };
 
 #ifdef __cplusplus
