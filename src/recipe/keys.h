@@ -19,6 +19,8 @@ extern "C" {
     X(SFT, "sft", EBB_USAGE_CONFIG, "fine-tune a model on examples (LoRA or every weight)")        \
     X(KD, "kd", EBB_USAGE_CONFIG,                                                                  \
       "distil a teacher into a student, or save what the teacher says")                            \
+    X(DPO, "dpo", EBB_USAGE_CONFIG,                                                                \
+      "train on preferences: DPO, IPO, hinge, ORPO, SimPO, KTO")                                   \
     X(PLAN, "plan", EBB_USAGE_CONFIG,                                                              \
       "say what a training run would need, without running it")                                    \
     X(DATA, "data", EBB_USAGE_CONFIG, "show what becomes of a data set: samples, marks, lengths")  \
@@ -40,7 +42,8 @@ enum ebb_command {
 };
 
 /* Bits of those that train. */
-#define EBB_TRAINING_COMMANDS (1u << EBB_COMMAND_SFT | 1u << EBB_COMMAND_KD)
+#define EBB_TRAINING_COMMANDS                                                                      \
+    (1u << EBB_COMMAND_SFT | 1u << EBB_COMMAND_KD | 1u << EBB_COMMAND_DPO)
 
 /* "20GiB" or "80%". Both 0: none given. */
 struct ebb_amount {
@@ -56,6 +59,7 @@ enum ebb_strategy_key { EBB_STRATEGY_KEY_NO, EBB_STRATEGY_KEY_STEPS, EBB_STRATEG
 enum ebb_tier_key { EBB_TIER_KEY_AUTO, EBB_TIER_KEY_FALSE, EBB_TIER_KEY_CPU };
 enum ebb_color_key { EBB_COLOR_KEY_AUTO, EBB_COLOR_KEY_ALWAYS, EBB_COLOR_KEY_NEVER };
 enum ebb_recipe_key { EBB_RECIPE_KEY_SFT, EBB_RECIPE_KEY_KD, EBB_RECIPE_KEY_DPO };
+enum ebb_loss_type_key { EBB_LOSS_TYPE_KEY_AUTO, EBB_LOSS_TYPE_KEY_FIRST }; /* enum ebb_preference */
 enum ebb_teacher_dtype_key { EBB_TEACHER_DTYPE_KEY_BFLOAT16, EBB_TEACHER_DTYPE_KEY_FLOAT32 };
 
 /* Numbers whose default is "auto" hold EBB_AUTO_INT or NaN then. */
@@ -134,8 +138,15 @@ struct ebb_config {
     int teacher_dtype; /* enum ebb_teacher_dtype_key */
     int kd_loss;       /* enum ebb_divergence */
     double kd_ratio;
-    double beta; /* or NaN */
+    double beta; /* or NaN; of distillation and of preferences */
     bool kd_scale_t2;
+    /* preferences */
+    int loss_type; /* enum ebb_loss_type_key */
+    double label_smoothing;
+    double simpo_gamma;
+    double desirable_weight, undesirable_weight;
+    char *ref_model_name_or_path;
+    bool precompute_ref_log_probs;
     /* memory */
     struct ebb_amount memory_budget;
     struct ebb_amount host_memory_budget;
