@@ -1,6 +1,5 @@
-/* The k likeliest tokens against a sort in double precision: which tokens and in what order is exact,
- * log-probabilities are close.
- * SPDX-License-Identifier: Apache-2.0 */
+/* The k likeliest tokens against a sort in double precision: which tokens and in what order is
+ * exact, log-probabilities are close. SPDX-License-Identifier: Apache-2.0 */
 #include "op_test.h"
 
 #include "op/topk.h"
@@ -111,10 +110,9 @@ static void tokens_and_probabilities_agree_with_a_sort(void **state)
     (void)state;
     static const struct {
         int64_t rows, cols, vocab, k;
-    } sizes[] = {{3, 50, 50, 7},          {2, 60, 50, 50}, {4, 1, 1, 1},
-                 {3, 1030, 1025, 1},      {2, 2100, 2049, 1024},
-                 {2, 1024, 1024, 1024},   {2, 5000, 4999, 3},
-                 {1, 40000, 39000, 1000}, {5, 513, 512, 512}};
+    } sizes[] = {{3, 50, 50, 7},     {2, 60, 50, 50},         {4, 1, 1, 1},
+                 {3, 1030, 1025, 1}, {2, 2100, 2049, 1024},   {2, 1024, 1024, 1024},
+                 {2, 5000, 4999, 3}, {1, 40000, 39000, 1000}, {5, 513, 512, 512}};
     static const double temperatures[] = {1, 2, 0.5, 7};
     for (size_t k = 0; k < sizeof sizes / sizeof sizes[0]; k++) {
         for (int bf16 = 0; bf16 < 2; bf16++) {
@@ -327,7 +325,8 @@ static void arguments_that_make_no_sense_are_named(void **state)
     args.vocab = 0;
     refuses(&s, &args, "topk: a vocabulary of 0");
     args.vocab = 5;
-    refuses(&s, &args, "topk: 6 ids and 6 log-probabilities a label, wanted as many of both, 1 to 5");
+    refuses(&s, &args,
+            "topk: 6 ids and 6 log-probabilities a label, wanted as many of both, 1 to 5");
     args = s.args;
     args.logprobs.cols = 5;
     refuses(&s, &args, "topk: 6 ids and 5 log-probabilities a label");
@@ -347,7 +346,8 @@ static void more_tokens_than_a_saved_teacher_has_are_refused(void **state)
     op_test_end(&s.t);
 }
 
-/* What the op writes is what distillation reads: against the same logits nothing is left to learn. */
+/* What the op writes is what distillation reads: against the same logits nothing is left to learn.
+ */
 static void a_teacher_distilled_into_itself_has_no_divergence(void **state)
 {
     (void)state;
@@ -357,16 +357,17 @@ static void a_teacher_distilled_into_itself_has_no_divergence(void **state)
         s.args.temperature = 2;
         assert_runs(&s);
         struct op_test *t = &s.t;
-        struct ebb_distill_topk d = {
-            .logits = s.args.logits,
-            .ids = s.args.ids,
-            .logprobs = s.args.logprobs,
-            .targets = op_test_tensor(t, EBB_I32, 1, 4, 4),
-            .label_rows = op_test_tensor(t, EBB_I32, 1, 4, 4),
-            .dlogits = ebb_view_none(),
-            .sums = op_test_tensor(t, EBB_U8, 1, sizeof(struct ebb_sums), sizeof(struct ebb_sums)),
-            .scratch = op_test_scratch(t, ebb_distill_scratch(4, &t->target)),
-            .keys = {EBB_FORWARD_KL, 0, 1, 2, false, 2900}};
+        struct ebb_distill_topk d = {.logits = s.args.logits,
+                                     .ids = s.args.ids,
+                                     .logprobs = s.args.logprobs,
+                                     .targets = op_test_tensor(t, EBB_I32, 1, 4, 4),
+                                     .label_rows = op_test_tensor(t, EBB_I32, 1, 4, 4),
+                                     .dlogits = ebb_view_none(),
+                                     .sums = op_test_tensor(t, EBB_U8, 1, sizeof(struct ebb_sums),
+                                                            sizeof(struct ebb_sums)),
+                                     .scratch =
+                                         op_test_scratch(t, ebb_distill_scratch(4, &t->target)),
+                                     .keys = {EBB_FORWARD_KL, 0, 1, 2, false, 2900}};
         t->step.tokens = 4;
         op_test_zero(t, &d.sums);
         for (int64_t i = 0; i < 4; i++) {

@@ -1,5 +1,5 @@
-/* The k likeliest tokens of each label, and the logarithms of their probabilities: what is kept of a
- * teacher for distillation later (op/distill.h: struct ebb_distill_topk reads it).
+/* The k likeliest tokens of each label, and the logarithms of their probabilities: what is kept of
+ * a teacher for distillation later (op/distill.h: struct ebb_distill_topk reads it).
  *
  * Over the first `vocab` columns of a row z,
  *   log p_j = (z_j - max) / tau - log sum_i exp((z_i - max) / tau)

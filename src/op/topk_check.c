@@ -31,14 +31,16 @@ enum ebb_status ebb_topk_check(const struct ebb_op_env *env, const struct ebb_to
         return EBB_FAIL(env->ctx, EBB_FAILED, "topk: the temperature is %g, wanted more than 0",
                         args->temperature);
     if (args->vocab < 1 || args->vocab > logits->cols || args->vocab > INT32_MAX)
-        return EBB_FAIL(env->ctx, EBB_FAILED, "topk: a vocabulary of %lld in logits of %lld columns",
+        return EBB_FAIL(env->ctx, EBB_FAILED,
+                        "topk: a vocabulary of %lld in logits of %lld columns",
                         (long long)args->vocab, (long long)logits->cols);
     int64_t most = args->vocab < EBB_DISTILL_TOPK ? args->vocab : EBB_DISTILL_TOPK;
     if (ids->cols != logprobs->cols || ids->cols < 1 || ids->cols > most)
-        return EBB_FAIL(env->ctx, EBB_FAILED,
-                        "topk: %lld ids and %lld log-probabilities a label, wanted as many of both, "
-                        "1 to %lld",
-                        (long long)ids->cols, (long long)logprobs->cols, (long long)most);
+        return EBB_FAIL(
+            env->ctx, EBB_FAILED,
+            "topk: %lld ids and %lld log-probabilities a label, wanted as many of both, "
+            "1 to %lld",
+            (long long)ids->cols, (long long)logprobs->cols, (long long)most);
     if (ids->rows < logits->rows || logprobs->rows < logits->rows)
         return EBB_FAIL(env->ctx, EBB_FAILED,
                         "topk: ids of %lld labels and log-probabilities of %lld, wanted %lld",

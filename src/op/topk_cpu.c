@@ -1,5 +1,5 @@
-/* topk on the CPU: one thread a row. A heap holds the best k of the tokens seen so far, the worst of
- * them on top; most tokens are passed over a chunk at a time, by the chunk's largest logit.
+/* topk on the CPU: one thread a row. A heap holds the best k of the tokens seen so far, the worst
+ * of them on top; most tokens are passed over a chunk at a time, by the chunk's largest logit.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op/topk.h"
 
@@ -25,7 +25,7 @@ static uint64_t rank_of(float z, int64_t id)
 
 static int32_t id_of(uint64_t rank)
 {
-    return (int32_t)~(uint32_t)rank;
+    return (int32_t) ~(uint32_t)rank;
 }
 
 /* Puts `rank` in at `at`, whose children are heaps: no parent is larger than its children. */
@@ -79,7 +79,7 @@ enum ebb_status ebb_topk_cpu(const struct ebb_op_env *env, const struct ebb_topk
 {
     EBB_TRY(ebb_topk_check(env, args));
     int64_t rows = ebb_view_rows(env, &args->logits);
-#pragma omp parallel for num_threads(ebb_op_team(env, rows *args->vocab)) schedule(static)
+#pragma omp parallel for num_threads(ebb_op_team(env, rows * args->vocab)) schedule(static)
     for (int64_t i = 0; i < rows; i++)
         topk_row(args, ebb_view_row(env, &args->logits, i), ebb_view_row(env, &args->ids, i),
                  ebb_view_row(env, &args->logprobs, i));

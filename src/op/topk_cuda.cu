@@ -1,13 +1,12 @@
-/* topk on the GPU: a block a row. Counts of 11 bits at a time, from the top, say which rank the k-th
- * best token has; those from it on are collected and sorted in shared memory. Counters are integers,
- * and what is collected in whatever order is sorted by ranks of which no two are the same: the
- * result hangs on the row alone.
+/* topk on the GPU: a block a row. Counts of 11 bits at a time, from the top, say which rank the
+ * k-th best token has; those from it on are collected and sorted in shared memory. Counters are
+ * integers, and what is collected in whatever order is sorted by ranks of which no two are the
+ * same: the result hangs on the row alone.
  *
- * The first digit is sign, exponent and two bits more of a logit, so that a row's logits spread over
- * some tens of counters; later passes count only what agrees so far, and there are no more once all
- * of that is wanted. Only where equal logits must be told apart by id are there passes over ids. A
- * row is read five to nine times.
- * SPDX-License-Identifier: Apache-2.0 */
+ * The first digit is sign, exponent and two bits more of a logit, so that a row's logits spread
+ * over some tens of counters; later passes count only what agrees so far, and there are no more
+ * once all of that is wanted. Only where equal logits must be told apart by id are there passes
+ * over ids. A row is read five to nine times. SPDX-License-Identifier: Apache-2.0 */
 #include "op/topk.h"
 
 #include "op/topk_int.h"
@@ -44,7 +43,7 @@ static __device__ __forceinline__ rank_t rank_of(float z, int64_t id)
 {
     uint32_t bits = z == 0 ? 0u : __float_as_uint(z);
     uint32_t order = isnan(z) ? 0u : bits >> 31 ? ~bits : bits | 0x80000000u;
-    return (rank_t)order << 32 | (uint32_t)~(uint32_t)id;
+    return (rank_t)order << 32 | (uint32_t) ~(uint32_t)id;
 }
 
 /* The sum of the values of all threads before this one. */
@@ -154,7 +153,7 @@ template <typename T> static __global__ void topk_kernel(struct topk_row row)
     int32_t *ids = row.ids + (int64_t)blockIdx.x * row.ids_stride;
     T *logprobs = (T *)row.logprobs + (int64_t)blockIdx.x * row.logprobs_stride;
     for (int32_t i = (int32_t)threadIdx.x; i < k; i += THREADS) {
-        int32_t id = (int32_t)~(uint32_t)space.found[i];
+        int32_t id = (int32_t) ~(uint32_t)space.found[i];
         double scaled = ((double)z[id] - (double)max) * (double)row.inverse;
         ids[i] = id;
         ebb_store(logprobs + i, (float)(scaled - log_sum));
