@@ -4,13 +4,14 @@
  * A *label* is a place whose target is trained; a sample's labels are numbered in order, and the
  * data set's are those of all samples, end to end. A folder has two files:
  *
- *   teacher.safetensors  offsets  I64 [samples + 1]  the first row of each sample, then all rows
- *                        ids      I32 [rows, k]      a label's k likeliest tokens
- *                        logprobs F32 or BF16 [rows, k]  the logarithms of their probabilities at
- *                                                    `temperature`, descending, at most 0; -inf for
- *                                                    tokens that the teacher masks
- *   teacher.json         what it is: teacher, k, dtype, temperature, vocabulary; how much the k
- *                        leave out; hashes of the data set; and a checksum of all that
+ *   teacher.safetensors
+ *     offsets   I64 [samples + 1]       the first row of each sample, then the number of rows
+ *     ids       I32 [rows, k]           a label's k likeliest tokens
+ *     logprobs  F32 or BF16 [rows, k]   the logarithms of their probabilities at `temperature`,
+ *                                       descending, at most 0; -inf: a token the teacher masks
+ *   teacher.json                        what it is: teacher, k, dtype, temperature, vocabulary;
+ *                                       what the k leave out; hashes of the data set; and a
+ *                                       checksum of all that
  *
  * One file, however large: it is written at offsets and mapped to be read. Its size is known
  * beforehand to the byte. teacher.json comes last: a folder without it was not saved to its end and

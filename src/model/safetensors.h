@@ -83,8 +83,8 @@ int64_t ebb_safetensors_shards(const char *name);
 enum ebb_status ebb_safetensors_save_file(struct ebb_ctx *ctx, const char *path,
                                           const struct ebb_tensor_source *tensors, int64_t count,
                                           const char *const *metadata);
-/* What such a file begins with, for who writes the tensors himself, in whatever order: `head`, empty
- * before, gets the bytes before the data, filled up with spaces to `least` of them (a multiple of
+/* What such a file begins with, for who writes the tensors himself, in whatever order: `head`,
+ * empty before, gets the bytes before the data, filled up with spaces to `least` (a multiple of
  * 8); starts[count]: where each tensor begins in the file. `fill` is not used. */
 enum ebb_status ebb_safetensors_head(struct ebb_ctx *ctx, const char *path,
                                      const struct ebb_tensor_source *tensors, int64_t count,
