@@ -17,6 +17,7 @@
 #include "op/rotary.h"
 #include "op/rows.h"
 #include "op/swiglu.h"
+#include "op/topk.h"
 
 #define X(name, views, access)                                                                     \
     static_assert((views) <= EBB_OP_VIEWS, #name ": more views than EBB_OP_VIEWS");                \

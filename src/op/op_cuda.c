@@ -14,6 +14,7 @@
 #include "op/rotary.h"
 #include "op/rows.h"
 #include "op/swiglu.h"
+#include "op/topk.h"
 
 #define X(name, views, access)                                                                     \
     static enum ebb_status run_##name(const struct ebb_op_env *env, const void *args)              \
