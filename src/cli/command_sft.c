@@ -1,4 +1,4 @@
-/* `ebb sft` and `ebb kd`, which differ in what a token's loss is.
+/* `ebb sft`, `ebb kd` and `ebb dpo`, which differ in the loss.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "recipe/sft.h"
 
@@ -37,4 +37,9 @@ enum ebb_status ebb_cli_sft(struct ebb_cli *cli)
 enum ebb_status ebb_cli_kd(struct ebb_cli *cli)
 {
     return train(cli, EBB_COMMAND_KD);
+}
+
+enum ebb_status ebb_cli_dpo(struct ebb_cli *cli)
+{
+    return train(cli, EBB_COMMAND_DPO);
 }

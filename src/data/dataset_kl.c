@@ -1,5 +1,5 @@
-/* KTO's data: each answer beside one of another prompt's, which measures how far the model has moved.
- * SPDX-License-Identifier: Apache-2.0 */
+/* KTO's data: each answer beside one of another prompt's, which measures how far the model has
+ * moved. SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
 
 #include "data/dataset_int.h"
@@ -56,7 +56,8 @@ static uint8_t kind_of(const struct ebb_dataset *from, int64_t sample)
 enum ebb_status ebb_dataset_add_kl(struct ebb_ctx *ctx, const struct ebb_dataset *from,
                                    int64_t max_length, struct ebb_dataset **with)
 {
-    const int64_t count = from->count, step = from->group; /* of a pair the next is another prompt's */
+    const int64_t count = from->count,
+                  step = from->group; /* of a pair the next is another prompt's */
     EBB_TRY(ebb_dataset_create(ctx, 2 * count, 2 * from->tokens, true, with));
     struct join join = {.from = from, .to = *with, .max_length = max_length};
     for (int64_t i = 0; i < count; i++) {

@@ -21,6 +21,7 @@
 #include "op/rotary.h"
 #include "op/rows.h"
 #include "op/swiglu.h"
+#include "op/topk.h"
 
 enum { RING_MAX = 4 };
 
@@ -812,6 +813,21 @@ static enum ebb_status leave_logprobs(struct emitter *e, const struct head *head
     return loss_of_targets(e, head, i);
 }
 
+/* The usual loss, and each label's likeliest tokens for who saves them. */
+static enum ebb_status leave_top(struct emitter *e, const struct head *head, int64_t i)
+{
+    const struct ebb_objective *objective = &e->d->options.objective;
+    const struct ebb_net_inputs *in = &e->d->net.inputs;
+    struct ebb_topk args = {.logits = chunk_view(e, head, &head->logits, i),
+                            .ids = top_view(e, head, i, in->top_ids, EBB_I32),
+                            .logprobs =
+                                top_view(e, head, i, in->top_logprobs, objective->top_dtype),
+                            .temperature = objective->distill.temperature,
+                            .vocab = objective->distill.vocab};
+    EBB_TRY(ebb_build_op(e->b, EBB_OP_topk, &args));
+    return loss_of_targets(e, head, i);
+}
+
 /* The loss of chunk i by the objective and, in training, its gradient. */
 static enum ebb_status chunk_loss(struct emitter *e, const struct head *head,
                                   struct ebb_view teacher, int64_t i)
@@ -819,6 +835,8 @@ static enum ebb_status chunk_loss(struct emitter *e, const struct head *head,
     switch (e->d->options.objective.kind) {
     case EBB_OBJECTIVE_DISTILL:
         return loss_of_teacher(e, head, teacher, i);
+    case EBB_OBJECTIVE_SAVE_TEACHER:
+        return leave_top(e, head, i);
     case EBB_OBJECTIVE_LOGPROB:
         return leave_logprobs(e, head, i);
     case EBB_OBJECTIVE_DISTILL_SAVED:

@@ -141,7 +141,8 @@ enum ebb_status ebb_dpo_precompute(struct ebb_setup *setup)
         setup->request.objective.reference != EBB_REFERENCE_GIVEN)
         return EBB_OK;
     struct ebb_engine_request request = reference_request(setup);
-    ebb_log(setup->ctx, EBB_LOG_INFO, "train", "reference: its log-probabilities are computed once");
+    ebb_log(setup->ctx, EBB_LOG_INFO, "train",
+            "reference: its log-probabilities are computed once");
     enum ebb_status status = ebb_engine_create(setup->ctx, &request, &engine);
     if (status == EBB_OK) status = run_reference(setup, engine);
     ebb_engine_free(engine);

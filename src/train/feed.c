@@ -98,8 +98,7 @@ enum ebb_status ebb_reference_create(struct ebb_ctx *ctx, struct ebb_engine *eng
     if (labels == NULL) return EBB_NO_MEMORY;
     enum ebb_status status = make_room(ctx, dataset, reference);
     if (status == EBB_OK) status = ebb_loader_seek(ctx, loader, start);
-    if (status == EBB_OK)
-        status = run_reference(ctx, engine, loader, stop_fd, reference, labels);
+    if (status == EBB_OK) status = run_reference(ctx, engine, loader, stop_fd, reference, labels);
     if (status == EBB_OK) status = ebb_loader_seek(ctx, loader, start);
     ebb_mem_free(ctx, labels);
     return status;
@@ -154,8 +153,8 @@ enum ebb_status ebb_feed_put(struct ebb_feed *feed, struct ebb_engine *engine,
     const struct ebb_feed_sources *sources = &feed->sources;
     const int64_t *samples = ebb_loader_samples(loader);
     if (sources->teacher) {
-        EBB_TRY(ebb_teacher_gather(ctx, sources->teacher, batch, samples, feed->ids,
-                                   feed->logprobs));
+        EBB_TRY(
+            ebb_teacher_gather(ctx, sources->teacher, batch, samples, feed->ids, feed->logprobs));
         EBB_TRY(ebb_engine_put_top(engine, batch->labels, feed->ids, feed->logprobs));
     }
     if (sources->reference) {

@@ -187,17 +187,15 @@ json_t *ebb_eval_record_json(int64_t step, double epoch, const struct ebb_eval_r
     json_t *json = json_object();
     double rate = r->seconds > 0 ? (double)r->tokens / r->seconds : NAN;
     bool tokens = !ebb_objective_prefers(&r->objective);
-    bool ok =
-        set(json, "step", integer(step)) && set(json, "epoch", ebb_json_number(epoch)) &&
-        set(json, "eval_loss", ebb_json_number(r->loss)) &&
-        set_parts(json, "eval_", &r->objective, &r->sums) &&
-        (!tokens ||
-         (set(json, "eval_mean_token_accuracy", ebb_json_number(r->accuracy)) &&
-          set(json, "eval_perplexity", ebb_json_number(exp(r->cross_entropy))))) &&
-        set(json, "eval_num_tokens", integer(r->tokens)) &&
-        set(json, "eval_num_labels", integer(r->labels)) &&
-        set(json, "eval_runtime", ebb_json_number(r->seconds)) &&
-        set(json, "eval_tokens_per_second", ebb_json_number(rate));
+    bool ok = set(json, "step", integer(step)) && set(json, "epoch", ebb_json_number(epoch)) &&
+              set(json, "eval_loss", ebb_json_number(r->loss)) &&
+              set_parts(json, "eval_", &r->objective, &r->sums) &&
+              (!tokens || (set(json, "eval_mean_token_accuracy", ebb_json_number(r->accuracy)) &&
+                           set(json, "eval_perplexity", ebb_json_number(exp(r->cross_entropy))))) &&
+              set(json, "eval_num_tokens", integer(r->tokens)) &&
+              set(json, "eval_num_labels", integer(r->labels)) &&
+              set(json, "eval_runtime", ebb_json_number(r->seconds)) &&
+              set(json, "eval_tokens_per_second", ebb_json_number(rate));
     return checked(json, ok);
 }
 

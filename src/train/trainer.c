@@ -200,8 +200,7 @@ static enum ebb_status record_step(struct trainer *t, const struct work *w)
     record.loss = w->weight > 0 ? w->sums.loss / (double)w->weight : NAN;
     record.objective = ebb_engine_objective(t->request->engine);
     record.sums = w->sums;
-    record.accuracy =
-        w->sums.labels > 0 ? (double)w->sums.correct / (double)w->sums.labels : NAN;
+    record.accuracy = w->sums.labels > 0 ? (double)w->sums.correct / (double)w->sums.labels : NAN;
     record.grad_norm = w->weight > 0 ? w->sums.grad_norm : NAN;
     record.learning_rate = w->rate;
     record.tokens = t->state.tokens;
@@ -386,7 +385,8 @@ static void show_eval(struct trainer *t, const struct ebb_eval_result *result)
         snprintf(quality, sizeof quality, "reward accuracy %.4f  margin %.4g",
                  (double)p->accuracies / pairs, p->margins / pairs);
     ebb_progress_show(t->progress, true,
-                      "evaluation after step %" PRId64 "  eval_loss \033[1m%.4f\033[0m%s  %s  in %s",
+                      "evaluation after step %" PRId64
+                      "  eval_loss \033[1m%.4f\033[0m%s  %s  in %s",
                       t->state.step, result->loss,
                       t->state.best_step == t->state.step ? " (the best)" : "", quality,
                       ebb_text_seconds(result->seconds, seconds, sizeof seconds));
