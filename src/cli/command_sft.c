@@ -29,7 +29,7 @@ static enum ebb_status save_teacher(struct ebb_cli *cli, struct ebb_options *opt
         printf("%lld labels of %lld samples, %lld tokens each, which leave out %.3g %% of the "
                "probability (at most %.3g %%)\n%s\n",
                (long long)info.rows, (long long)info.samples, (long long)info.k,
-               100 * info.left_mean, 100 * info.left_most, config->save_teacher);
+               100 * info.remainder_mean, 100 * info.remainder_most, config->save_teacher);
     if (setup) ebb_setup_free(setup);
     ebb_mem_free(cli->ctx, setup);
     return status;

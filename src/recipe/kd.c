@@ -289,7 +289,7 @@ enum ebb_status ebb_kd_announce(const struct ebb_setup *setup, const struct ebb_
                 "teacher: %s, saved in '%s' (%lld tokens a label, which leave out %.3g %% of "
                 "the probability, at most %.3g %%)",
                 info->name, setup->config->teacher_logits, (long long)info->k,
-                100 * info->left_mean, 100 * info->left_most);
+                100 * info->remainder_mean, 100 * info->remainder_most);
     }
     if (teacher)
         ebb_log(setup->ctx, EBB_LOG_INFO, "model", "teacher: %s (%s, %lld layers, %s parameters)",
