@@ -40,8 +40,6 @@ static void log_probabilities_agree_with_the_formula(void **state)
         oracle_logprobs(&s, z, logprob);
         for (int64_t i = 0; i < s.labels; i++)
             op_test_close(&s.t, &s.logprob, 0, i, logprob[i], 1e-6, 3e-7);
-        for (int64_t i = s.labels; i < s.tokens; i++) /* nothing is known of others */
-            assert_true(op_test_get(&s.t, &s.logprob, 0, i) >= 5);
         free(z);
         op_test_end(&s.t);
     }

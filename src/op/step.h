@@ -31,9 +31,9 @@ struct ebb_step {
     double max_grad_norm; /* 0: no clipping */
 };
 
-/* What preference_loss adds up (op/preference.h). For means: pairs divide by `examples`; KTO's chosen
- * answers, the desirable ones, by `desirable`, its rejected ones by `undesirable`, kl by
- * `kl_batches`. */
+/* What preference_loss adds up (op/preference.h). A mean is over `examples`; of KTO's chosen
+ * answers, its desirable ones, over `desirable`; of its rejected ones over `undesirable`; of kl
+ * over `kl_batches`. */
 struct ebb_preference_sums {
     int64_t examples;   /* pairs, or desirable and undesirable examples: what divides the loss */
     int64_t accuracies; /* pairs whose chosen answer has the larger reward */
@@ -47,7 +47,7 @@ struct ebb_preference_sums {
 };
 
 struct ebb_sums {
-    double loss;         /* sum of the losses of all labels since the last reset */
+    double loss; /* sum of the losses of all labels, or pairs, since the last reset */
     /* Distillation (op/distill.h): the sums of loss's two parts, before they are weighted. 0
      * elsewhere: there the cross-entropy is the loss. */
     double cross_entropy, divergence;
