@@ -263,6 +263,29 @@ static void far_apart_answers_keep_loss_and_gradient_finite(void **state)
     op_test_end(&s.t);
 }
 
+static void a_rejected_answer_that_cannot_be_is_learnt(void **state)
+{
+    (void)state;
+    static const struct size size = {2, 4, 4, EBB_F32, {2, 2}};
+    static const enum ebb_preference types[] = {EBB_PREFERENCE_SIGMOID, EBB_PREFERENCE_HINGE,
+                                                EBB_PREFERENCE_SIMPO, EBB_PREFERENCE_ORPO};
+    struct setup s;
+    prepare(&s, &size);
+    for (int k = 0; k < 4; k++) { /* one of its tokens is masked: log 0 */
+        bool orpo = types[k] == EBB_PREFERENCE_ORPO;
+        choose(&s, types[k]);
+        set_document(&s, 0, -1, -2);
+        set_document(&s, 1, -1, -2);
+        op_test_set(&s.t, &s.logprob, 0, 3, (double)-INFINITY);
+        run_loss(&s);
+        assert_true(sums_of(&s)->loss == (orpo ? 1 : 0));
+        assert_int_equal(sums_of(&s)->preference.accuracies, 1);
+        for (int64_t i = 0; i < 4; i++)
+            op_test_close(&s.t, &s.coefficient, 0, i, orpo && i < 2 ? -0.5 : 0, 0, 0);
+    }
+    op_test_end(&s.t);
+}
+
 static void odds_next_to_certainty_keep_their_digits(void **state)
 {
     (void)state;
@@ -829,6 +852,7 @@ int main(void)
         cmocka_unit_test(documents_without_labels_count_as_zero),
         cmocka_unit_test(a_micro_batch_of_nothing_is_nothing),
         cmocka_unit_test(far_apart_answers_keep_loss_and_gradient_finite),
+        cmocka_unit_test(a_rejected_answer_that_cannot_be_is_learnt),
         cmocka_unit_test(odds_next_to_certainty_keep_their_digits),
         cmocka_unit_test(smoothing_mixes_in_the_turned_pair),
         cmocka_unit_test(ktos_z0_is_a_constant_and_never_negative),
