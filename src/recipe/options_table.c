@@ -431,15 +431,15 @@ static const struct ebb_option table[] = {
      .help = "The share of pairs whose verdict may be wrong (cDPO). For sigmoid and simpo."},
     {KEY(simpo_gamma), .group = EBB_GROUP_PREFERENCES, .type = EBB_OPTION_FLOAT,
      .commands = DPO | PLAN, .text = "0.5", .low = 0, .high = 1000,
-     .help = "simpo: the margin that the chosen answer shall have, beside beta times the difference "
+     .help = "Of simpo: the margin that the chosen answer shall have, beside beta times the difference "
              "of mean log-probabilities. SimPO's gamma_beta_ratio is simpo_gamma / beta."},
     {KEY(desirable_weight), .group = EBB_GROUP_PREFERENCES, .type = EBB_OPTION_FLOAT,
      .commands = DPO | PLAN, .text = "1", .low = 0, .high = 1000, .aliases = "kto_chosen_weight",
-     .help = "kto: the weight of good answers. The paper wants this weight times their number to "
+     .help = "Of kto: the weight of good answers. The paper wants this weight times their number to "
              "be 1 to 4/3 of the same of bad ones."},
     {KEY(undesirable_weight), .group = EBB_GROUP_PREFERENCES, .type = EBB_OPTION_FLOAT,
      .commands = DPO | PLAN, .text = "1", .low = 0, .high = 1000, .aliases = "kto_rejected_weight",
-     .help = "kto: the weight of bad answers."},
+     .help = "Of kto: the weight of bad answers."},
     {KEY(ref_model_name_or_path), .group = EBB_GROUP_PREFERENCES, .type = EBB_OPTION_STRING,
      .commands = DPO | PLAN, .aliases = "ref_model reference_model",
      .help = "The reference: a second model, frozen and in the plan. Without it the reference is "
@@ -686,7 +686,7 @@ static const struct ebb_foreign_key foreign[] = {
      "the model's vocabulary stays as it is"},
     {"use_liger_kernel use_liger liger_kernel enable_liger_kernel liger_kernel_config plugins",
      false, "", "Ebb always computes the loss in chunks, so that logits never exist whole"},
-    {"loss chunked_nll loss_type loss.", false, "",
+    {"loss chunked_nll loss.", false, "",
      "Ebb always trains on cross-entropy, computed in chunks of the labels"},
     {"flash_attention flash_attn sdp_attention xformers_attention padding_free",
      false, "", "attention never stores its scores, and padding is never computed"},
