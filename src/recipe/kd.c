@@ -90,12 +90,31 @@ static enum ebb_status settle_vocab(struct ebb_setup *setup, int64_t teacher)
     return EBB_OK;
 }
 
+/* An adapter alone is no model. */
+static enum ebb_status check_whole(const struct ebb_setup *setup)
+{
+    char *adapter = ebb_path_join(setup->ctx, setup->teacher_dir, "adapter_config.json");
+    char *model = ebb_path_join(setup->ctx, setup->teacher_dir, "config.json");
+    bool alone = adapter && model && ebb_file_exists(adapter) && !ebb_file_exists(model);
+    enum ebb_status status = adapter && model ? EBB_OK : EBB_NO_MEMORY;
+    ebb_mem_free(setup->ctx, adapter);
+    ebb_mem_free(setup->ctx, model);
+    if (!alone) return status;
+    return EBB_FAIL(setup->ctx, EBB_BAD_CONFIG,
+                    "the teacher '%s' is an adapter, and a teacher is a whole model\n"
+                    "where: %s\n"
+                    "try:   'ebb merge' on it, and the result as teacher",
+                    setup->config->teacher_model_name_or_path,
+                    ebb_options_where(setup->options, "teacher_model_name_or_path"));
+}
+
 static enum ebb_status find_teacher(struct ebb_setup *setup)
 {
     struct ebb_ctx *ctx = setup->ctx;
     struct ebb_model_config *teacher = NULL;
     EBB_TRY(ebb_model_find(ctx, setup->config->teacher_model_name_or_path, &setup->env->hub,
                            &setup->teacher_dir));
+    EBB_TRY(check_whole(setup));
     EBB_TRY(ebb_model_config_load(ctx, setup->teacher_dir, &teacher));
     enum ebb_status status = check_tokens(setup, setup->teacher_dir);
     if (status == EBB_OK) status = settle_vocab(setup, teacher->vocab);
