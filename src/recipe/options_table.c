@@ -687,7 +687,7 @@ static const struct ebb_foreign_key foreign[] = {
     {"use_liger_kernel use_liger liger_kernel enable_liger_kernel liger_kernel_config plugins",
      false, "", "Ebb always computes the loss in chunks, so that logits never exist whole"},
     {"loss chunked_nll loss.", false, "",
-     "the command decides the loss (kd_loss, loss_type), which is computed in chunks of the labels"},
+     "the command decides the loss (kd_loss, loss_type), computed in chunks of the labels"},
     {"flash_attention flash_attn sdp_attention xformers_attention padding_free",
      false, "", "attention never stores its scores, and padding is never computed"},
     {"pad_to_multiple_of pad_to_sequence_len eval_packing length_column_name", false, "",
