@@ -257,7 +257,7 @@ static void evaluation_is_recorded_and_restores_training(void **state)
     assert_true(run.result.best_eval_loss == best);
     /* By hand: the engine still holds the last step's weights. */
     struct ebb_eval_result again;
-    run_ok(run.ctx, ebb_evaluate(run.ctx, run.request.engine, run.request.eval, -1, &again),
+    run_ok(run.ctx, ebb_evaluate(run.ctx, run.request.engine, run.request.eval, NULL, -1, &again),
            "evaluate");
     assert_true(again.loss == run_number(run_record(with, 14, true), "eval_loss"));
     assert_int_equal(again.labels, ebb_loader_describe(run.request.eval)->labels);
@@ -399,7 +399,7 @@ static void early_stopping_ends_the_run_and_the_best_model_is_kept(void **state)
            ebb_file_hash(run.ctx, run_path(run.dir, "adapter_model.safetensors", b), NULL, &y), b);
     assert_true(x == y);
     struct ebb_eval_result again;
-    run_ok(run.ctx, ebb_evaluate(run.ctx, run.request.engine, run.request.eval, -1, &again),
+    run_ok(run.ctx, ebb_evaluate(run.ctx, run.request.engine, run.request.eval, NULL, -1, &again),
            "evaluate");
     assert_true(again.loss == best_loss);
     json_decref(metrics);

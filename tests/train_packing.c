@@ -133,7 +133,7 @@ static void close_bench(struct bench *b)
 static double epoch_loss(struct bench *b, struct ebb_loader *loader)
 {
     struct ebb_eval_result result;
-    kit_ok(b->c.ctx, ebb_evaluate(b->c.ctx, b->engine, loader, -1, &result), "evaluation");
+    kit_ok(b->c.ctx, ebb_evaluate(b->c.ctx, b->engine, loader, NULL, -1, &result), "evaluation");
     assert_int_equal(result.labels, b->data->labels);
     assert_int_equal(result.tokens, b->data->tokens);
     return ebb_engine_sums(b->engine).loss;

@@ -35,7 +35,7 @@ if [ "$tests" = --tests ]; then
     done
     mkdir -p "$folder/tests/golden"
     cp -R tests/golden/models "$folder/tests/golden/models"
-    cp tests/golden/distill.json "$folder/tests/golden/"
+    cp tests/golden/distill.json tests/golden/preference.json "$folder/tests/golden/"
     cp tests/gpu.sh tests/gpu_sanitize.sh "$folder/"
 fi
 

@@ -38,6 +38,7 @@ const struct ebb_cli_command *ebb_cli_find(struct ebb_cli *cli, const char *name
 
 enum ebb_status ebb_cli_sft(struct ebb_cli *cli);
 enum ebb_status ebb_cli_kd(struct ebb_cli *cli);
+enum ebb_status ebb_cli_dpo(struct ebb_cli *cli);
 enum ebb_status ebb_cli_plan(struct ebb_cli *cli);
 enum ebb_status ebb_cli_data(struct ebb_cli *cli);
 enum ebb_status ebb_cli_eval(struct ebb_cli *cli);

@@ -44,7 +44,7 @@ static enum ebb_status evaluate(struct ebb_cli *cli, const struct ebb_config *co
     EBB_TRY(ebb_engine_create(cli->ctx, &setup->request, engine));
     EBB_TRY(ebb_fit_check(setup, *engine));
     EBB_TRY(ebb_engine_open(*engine));
-    EBB_TRY(ebb_evaluate(cli->ctx, *engine, setup->eval, cli->env.stop_fd, &result));
+    EBB_TRY(ebb_evaluate(cli->ctx, *engine, setup->eval, NULL, cli->env.stop_fd, &result));
     return print_result(cli, config, &result);
 }
 

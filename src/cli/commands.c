@@ -10,6 +10,7 @@
 static const struct ebb_cli_command commands[] = {
     {"sft", NULL, NULL, ebb_cli_sft, true},
     {"kd", NULL, NULL, ebb_cli_kd, true},
+    {"dpo", NULL, NULL, ebb_cli_dpo, true},
     {"plan", NULL, NULL, ebb_cli_plan, false},
     {"data", NULL, NULL, ebb_cli_data, false},
     {"eval", NULL, NULL, ebb_cli_eval, true},

@@ -95,6 +95,9 @@ struct ebb_dataset_options {
     void *interrupted_user;
 };
 
+/* `desirable` of an answer that belongs to another prompt: ebb_dataset_add_kl. */
+enum { EBB_DATASET_KL = 2 };
+
 /* A record that was left out. */
 struct ebb_refusal {
     char *text; /* owned: "file:line: record 12: ..." as an error would say it */
@@ -118,7 +121,7 @@ struct ebb_dataset {
     /* Preference pairs: samples 2i and 2i + 1 are chosen and rejected of one prompt; then 2,
      * else 1. */
     int64_t group;
-    uint8_t *desirable; /* [count] of unpaired preferences; NULL otherwise */
+    uint8_t *desirable; /* [count] of unpaired preferences: 1 or 0, or EBB_DATASET_KL; else NULL */
     int64_t *records;   /* [count] number of its record, from 1, over all records of its source */
     int32_t *sources;   /* [count] */
     /* A sample's tokens are ids[starts[i] .. starts[i] + lengths[i]); samples may share them. */
@@ -143,6 +146,12 @@ enum ebb_status ebb_dataset_load(struct ebb_ctx *ctx, const struct ebb_tokenizer
 enum ebb_status ebb_dataset_from_ids(struct ebb_ctx *ctx, const int32_t *ids,
                                      const int64_t *lengths, const int64_t *prompts, int64_t count,
                                      struct ebb_dataset **dataset);
+/* KTO's data, of answers with a verdict or of pairs (a desirable and an undesirable answer): the
+ * same answers, each followed by its prompt with the answer of the next prompt (after the last the
+ * first), cut to max_length (0: no bound), in groups of the two. `from` is not kept. The caller
+ * frees. */
+enum ebb_status ebb_dataset_add_kl(struct ebb_ctx *ctx, const struct ebb_dataset *from,
+                                   int64_t max_length, struct ebb_dataset **with);
 void ebb_dataset_free(struct ebb_ctx *ctx, struct ebb_dataset *dataset); /* accepts NULL */
 
 static inline int64_t ebb_dataset_length(const struct ebb_dataset *dataset, int64_t sample)

@@ -248,7 +248,11 @@ static enum ebb_status add_inputs(struct ebb_decoder *d)
         add_tensor(d, EBB_KIND_INPUTS, (capacity->docs + 1) * 4, "doc_starts", &in->doc_starts));
     EBB_TRY(add_tensor(d, EBB_KIND_INPUTS, (int64_t)sizeof(struct ebb_step), "step", &in->step));
     EBB_TRY(add_tensor(d, EBB_KIND_INPUTS, (int64_t)sizeof(struct ebb_sums), "sums", &in->sums));
-    in->top_ids = in->top_logprobs = -1;
+    in->top_ids = in->top_logprobs = in->logprobs = in->kinds = -1;
+    if (ebb_objective_has_logprobs(objective))
+        EBB_TRY(add_tensor(d, EBB_KIND_INPUTS, tokens * 4, "logprobs", &in->logprobs));
+    if (ebb_objective_has_kinds(objective))
+        EBB_TRY(add_tensor(d, EBB_KIND_INPUTS, capacity->docs * 4, "kinds", &in->kinds));
     if (!ebb_objective_has_top(objective)) return EBB_OK;
     int64_t top = tokens * objective->top_k;
     EBB_TRY(add_tensor(d, EBB_KIND_INPUTS, top * 4, "top_ids", &in->top_ids));

@@ -39,8 +39,8 @@ struct ebb_decoder_options {
     double momentum;
     struct ebb_capacity capacity;
     struct ebb_objective objective;
-    /* DISTILL: the teacher's, borrowed; else NULL. Its tensors are the net's too, frozen and in the
-     * same storage type. */
+    /* The second model's (a teacher, or a reference), borrowed; else NULL. Its tensors are the
+     * net's too, frozen and in the same storage type. */
     const struct ebb_model_config *teacher;
     const struct ebb_weight_list *teacher_weights;
 };
@@ -63,8 +63,8 @@ struct ebb_view ebb_decoder_adapter_view(const struct ebb_net *net, int64_t weig
 const struct ebb_param *ebb_decoder_adapter(const struct ebb_net *net, int64_t weight, char which);
 /* Rotary table [rows, D] fp32, to be filled with ebb_rope_table before the first run; -1 never. */
 int32_t ebb_decoder_rope_tensor(const struct ebb_net *net, int64_t *rows);
-/* The teacher's part of the net, for ebb_decoder_weight and ebb_decoder_rope_tensor: its indices are
- * into the net's tensors. NULL: none. */
+/* The teacher's part of the net, for ebb_decoder_weight and ebb_decoder_rope_tensor: its indices
+ * are into the net's tensors. NULL: none. */
 const struct ebb_net *ebb_decoder_teacher(const struct ebb_net *net);
 /* Logits [1, V] fp32 that the decode program leaves; tensor index in that program, set when it
  * was emitted. */

@@ -9,6 +9,7 @@
 
 #include "base/context.h"
 #include "base/number.h"
+#include "base/text.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -82,6 +83,13 @@ int64_t ebb_safetensors_shards(const char *name);
 enum ebb_status ebb_safetensors_save_file(struct ebb_ctx *ctx, const char *path,
                                           const struct ebb_tensor_source *tensors, int64_t count,
                                           const char *const *metadata);
+/* What such a file begins with, for who writes the tensors himself, in whatever order: `head`,
+ * empty before, gets the bytes before the data, filled up with spaces to `least` (a multiple of
+ * 8); starts[count]: where each tensor begins in the file. `fill` is not used. */
+enum ebb_status ebb_safetensors_head(struct ebb_ctx *ctx, const char *path,
+                                     const struct ebb_tensor_source *tensors, int64_t count,
+                                     const char *const *metadata, int64_t least,
+                                     struct ebb_str *head, int64_t *starts);
 
 #ifdef __cplusplus
 }

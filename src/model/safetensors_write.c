@@ -57,9 +57,11 @@ static json_t *entry_json(const struct ebb_tensor_source *tensor, int64_t begin)
                      (json_int_t)(begin + bytes_of(tensor)));
 }
 
+/* starts[i]: of tensors[i], in the data behind the header. */
 static enum ebb_status fill_header(struct ebb_ctx *ctx, const char *path,
                                    const struct ebb_tensor_source *tensors, const int64_t *order,
-                                   int64_t count, const char *const *metadata, json_t *header)
+                                   int64_t count, const char *const *metadata, json_t *header,
+                                   int64_t *starts)
 {
     int64_t at = 0;
     if (metadata && metadata[0]) {
@@ -77,25 +79,25 @@ static enum ebb_status fill_header(struct ebb_ctx *ctx, const char *path,
             return EBB_FAIL(ctx, EBB_FAILED, "%s: two tensors are called '%s'", path, tensor->name);
         if (json_object_set_new(header, tensor->name, entry_json(tensor, at)) != 0)
             return fail_json(ctx, path);
+        starts[order[i]] = at;
         at += bytes_of(tensor);
     }
     return EBB_OK;
 }
 
 /* Length, JSON, and spaces up to a multiple of 8, so that tensors are aligned in a mapping of
- * the file. */
-static enum ebb_status write_header(struct ebb_ctx *ctx, struct ebb_writer *writer,
-                                    const json_t *header)
+ * the file; and on to `least` bytes, a multiple of 8. */
+static enum ebb_status head_text(struct ebb_ctx *ctx, const json_t *header, int64_t least,
+                                 struct ebb_str *head)
 {
-    struct ebb_str text = {0};
-    unsigned char length[8];
-    enum ebb_status status = ebb_json_text(ctx, header, 0, &text);
-    while (status == EBB_OK && text.bytes % 8 != 0) status = ebb_str_add(ctx, &text, " ", 1);
-    for (int i = 0; i < 8; i++) length[i] = (unsigned char)((uint64_t)text.bytes >> (8 * i));
-    if (status == EBB_OK) status = ebb_writer_write(writer, length, sizeof length);
-    if (status == EBB_OK) status = ebb_writer_write(writer, text.data, text.bytes);
-    ebb_str_free(ctx, &text);
-    return status;
+    char length[8] = {0};
+    EBB_TRY(ebb_str_add(ctx, head, length, sizeof length));
+    EBB_TRY(ebb_json_text(ctx, header, 0, head));
+    while (head->bytes % 8 != 0 || (int64_t)head->bytes < least)
+        EBB_TRY(ebb_str_add(ctx, head, " ", 1));
+    for (int i = 0; i < 8; i++)
+        head->data[i] = (char)(unsigned char)((uint64_t)(head->bytes - sizeof length) >> (8 * i));
+    return EBB_OK;
 }
 
 static enum ebb_status write_tensor(struct ebb_ctx *ctx, struct ebb_writer *writer,
@@ -114,11 +116,12 @@ static enum ebb_status write_tensor(struct ebb_ctx *ctx, struct ebb_writer *writ
 }
 
 static enum ebb_status write_all(struct ebb_ctx *ctx, struct ebb_writer *writer,
-                                 const json_t *header, const struct ebb_tensor_source *tensors,
-                                 const int64_t *order, int64_t count)
+                                 const struct ebb_str *head,
+                                 const struct ebb_tensor_source *tensors, const int64_t *order,
+                                 int64_t count)
 {
     int64_t part_bytes = PART_BYTES;
-    EBB_TRY(write_header(ctx, writer, header));
+    EBB_TRY(ebb_writer_write(writer, head->data, head->bytes));
     for (int64_t i = 0; i < count; i++)
         if (row_bytes_of(&tensors[i]) > part_bytes) part_bytes = row_bytes_of(&tensors[i]);
     void *part = ebb_mem_alloc(ctx, (size_t)part_bytes);
@@ -140,31 +143,58 @@ static void make_order(const struct ebb_tensor_source *tensors, int64_t count, i
     EBB_ASSERT(n == count);
 }
 
+static enum ebb_status make_head(struct ebb_ctx *ctx, const char *path,
+                                 const struct ebb_tensor_source *tensors, const int64_t *order,
+                                 int64_t count, const char *const *metadata, int64_t least,
+                                 struct ebb_str *head, int64_t *starts)
+{
+    json_t *header = json_object();
+    if (header == NULL) return fail_json(ctx, path);
+    enum ebb_status status =
+        fill_header(ctx, path, tensors, order, count, metadata, header, starts);
+    if (status == EBB_OK) status = head_text(ctx, header, least, head);
+    json_decref(header);
+    for (int64_t i = 0; status == EBB_OK && i < count; i++) starts[i] += (int64_t)head->bytes;
+    return status;
+}
+
+enum ebb_status ebb_safetensors_head(struct ebb_ctx *ctx, const char *path,
+                                     const struct ebb_tensor_source *tensors, int64_t count,
+                                     const char *const *metadata, int64_t least,
+                                     struct ebb_str *head, int64_t *starts)
+{
+    int64_t *order = ebb_mem_alloc(ctx, (size_t)(count + 1) * sizeof *order);
+    if (order == NULL) return EBB_NO_MEMORY;
+    make_order(tensors, count, order);
+    enum ebb_status status =
+        make_head(ctx, path, tensors, order, count, metadata, least, head, starts);
+    ebb_mem_free(ctx, order);
+    return status;
+}
+
 enum ebb_status ebb_safetensors_save_file(struct ebb_ctx *ctx, const char *path,
                                           const struct ebb_tensor_source *tensors, int64_t count,
                                           const char *const *metadata)
 {
     struct ebb_writer *writer = NULL;
-    json_t *header = json_object();
+    struct ebb_str head = {0};
     enum ebb_status status = EBB_NO_MEMORY;
     int64_t *order = ebb_mem_alloc(ctx, (size_t)(count + 1) * sizeof *order);
-    if (order == NULL) goto out;
-    if (header == NULL) {
-        status = fail_json(ctx, path);
-        goto out;
-    }
+    int64_t *starts = ebb_mem_alloc(ctx, (size_t)(count + 1) * sizeof *starts);
+    if (order == NULL || starts == NULL) goto out;
     make_order(tensors, count, order);
-    status = fill_header(ctx, path, tensors, order, count, metadata, header);
+    status = make_head(ctx, path, tensors, order, count, metadata, 0, &head, starts);
     if (status == EBB_OK) status = ebb_writer_open(ctx, path, &writer);
     if (status == EBB_OK) {
-        status = write_all(ctx, writer, header, tensors, order, count);
+        status = write_all(ctx, writer, &head, tensors, order, count);
         if (status == EBB_OK)
             status = ebb_writer_commit(writer, NULL, NULL);
         else
             ebb_writer_abort(writer);
     }
 out:
-    json_decref(header);
+    ebb_str_free(ctx, &head);
+    ebb_mem_free(ctx, starts);
     ebb_mem_free(ctx, order);
     return status;
 }

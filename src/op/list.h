@@ -25,6 +25,10 @@ X(dropout, 2, "r+")                          /* dropout.h */
 X(cross_entropy, 6, "+rrw+w")                 /* cross_entropy.h */
 X(distill, 7, "+rrrw+w")                      /* distill.h */
 X(distill_topk, 8, "+rrrrw+w")
+X(label_logprob, 4, "rrrw")                   /* preference.h */
+X(preference_loss, 8, "rrrrrw+w")
+X(label_logprob_backward, 5, "+rrrw")
+X(topk, 3, "rww")                            /* topk.h */
 X(norm_squared, 3, "r+w")                     /* optimizer.h */
 X(clip, 2, "r+")
 X(adamw, 8, "++++++rr")

@@ -12,10 +12,12 @@
 #include "op/embed.h"
 #include "op/matmul.h"
 #include "op/optimizer.h"
+#include "op/preference.h"
 #include "op/rmsnorm.h"
 #include "op/rotary.h"
 #include "op/rows.h"
 #include "op/swiglu.h"
+#include "op/topk.h"
 
 #define X(name, views, access)                                                                     \
     static_assert((views) <= EBB_OP_VIEWS, #name ": more views than EBB_OP_VIEWS");                \

@@ -9,10 +9,12 @@
 #include "op/embed.h"
 #include "op/matmul.h"
 #include "op/optimizer.h"
+#include "op/preference.h"
 #include "op/rmsnorm.h"
 #include "op/rotary.h"
 #include "op/rows.h"
 #include "op/swiglu.h"
+#include "op/topk.h"
 
 #define X(name, views, access)                                                                     \
     static enum ebb_status run_##name(const struct ebb_op_env *env, const void *args)              \

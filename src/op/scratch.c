@@ -8,6 +8,7 @@
 #include "op/distill.h"
 #include "op/embed.h"
 #include "op/optimizer.h"
+#include "op/preference_int.h"
 #include "op/rmsnorm.h"
 #include "op/rotary.h"
 #include "op/rows.h"
@@ -41,6 +42,11 @@ int64_t ebb_cross_entropy_scratch(int64_t rows, const struct ebb_op_target *targ
 int64_t ebb_distill_scratch(int64_t rows, const struct ebb_op_target *target)
 {
     return is_cuda(target) ? rows * (int64_t)sizeof(struct ebb_distill_row) : 0;
+}
+
+int64_t ebb_preference_loss_scratch(int64_t docs, const struct ebb_op_target *target)
+{
+    return is_cuda(target) ? docs * (int64_t)sizeof(struct ebb_preference_document) : 0;
 }
 
 int64_t ebb_norm_squared_scratch(const struct ebb_op_target *target)

@@ -78,6 +78,9 @@ struct ebb_net_inputs {
     /* [capacity tokens, k] int32 and fp32 or bf16, a row a label: the likeliest tokens of a saved
      * teacher, or those to be saved (model/objective.h). -1: none. */
     int32_t top_ids, top_logprobs;
+    int32_t
+        logprobs;  /* [capacity tokens] fp32, a label each: of a reference, or to be read; or -1 */
+    int32_t kinds; /* [capacity docs] int32: EBB_KTO_...; or -1 */
 };
 
 struct ebb_build;

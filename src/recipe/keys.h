@@ -20,8 +20,8 @@ extern "C" {
     X(KD, "kd", EBB_USAGE_CONFIG,                                                                  \
       "distil a teacher into a student, or save what the teacher says; also 'ebb "                 \
       "distill'")                                                                                  \
-    X(PLAN, "plan", EBB_USAGE_CONFIG,                                                              \
-      "say what a training run would need, without running it")                                    \
+    X(DPO, "dpo", EBB_USAGE_CONFIG, "train on preferences: DPO, IPO, hinge, ORPO, SimPO, KTO")     \
+    X(PLAN, "plan", EBB_USAGE_CONFIG, "say what a training run would need, without running it")    \
     X(DATA, "data", EBB_USAGE_CONFIG, "show what becomes of a data set: samples, marks, lengths")  \
     X(EVAL, "eval", EBB_USAGE_CONFIG, "loss of a data set, with or without an adapter")            \
     X(GENERATE, "generate", EBB_USAGE_CONFIG, "continue a prompt")                                 \
@@ -37,11 +37,11 @@ enum ebb_command {
 #define EBB_COMMAND_ENUM(name, text, usage, line) EBB_COMMAND_##name,
     EBB_COMMAND_LIST(EBB_COMMAND_ENUM)
 #undef EBB_COMMAND_ENUM
-    EBB_COMMAND_COUNT
+        EBB_COMMAND_COUNT
 };
 
 /* Bits of those that train. */
-#define EBB_TRAINING_COMMANDS (1u << EBB_COMMAND_SFT | 1u << EBB_COMMAND_KD)
+#define EBB_TRAINING_COMMANDS (1u << EBB_COMMAND_SFT | 1u << EBB_COMMAND_KD | 1u << EBB_COMMAND_DPO)
 
 /* "20GiB" or "80%". Both 0: none given. */
 struct ebb_amount {
@@ -57,6 +57,10 @@ enum ebb_strategy_key { EBB_STRATEGY_KEY_NO, EBB_STRATEGY_KEY_STEPS, EBB_STRATEG
 enum ebb_tier_key { EBB_TIER_KEY_AUTO, EBB_TIER_KEY_FALSE, EBB_TIER_KEY_CPU };
 enum ebb_color_key { EBB_COLOR_KEY_AUTO, EBB_COLOR_KEY_ALWAYS, EBB_COLOR_KEY_NEVER };
 enum ebb_recipe_key { EBB_RECIPE_KEY_SFT, EBB_RECIPE_KEY_KD, EBB_RECIPE_KEY_DPO };
+enum ebb_loss_type_key {
+    EBB_LOSS_TYPE_KEY_AUTO,
+    EBB_LOSS_TYPE_KEY_FIRST
+}; /* enum ebb_preference */
 enum ebb_teacher_dtype_key { EBB_TEACHER_DTYPE_KEY_BFLOAT16, EBB_TEACHER_DTYPE_KEY_FLOAT32 };
 
 /* Numbers whose default is "auto" hold EBB_AUTO_INT or NaN then. */
@@ -135,8 +139,15 @@ struct ebb_config {
     int teacher_dtype; /* enum ebb_teacher_dtype_key */
     int kd_loss;       /* enum ebb_divergence */
     double kd_ratio;
-    double beta; /* or NaN */
+    double beta; /* or NaN; of distillation and of preferences */
     bool kd_scale_t2;
+    /* preferences */
+    int loss_type; /* enum ebb_loss_type_key */
+    double label_smoothing;
+    double simpo_gamma;
+    double desirable_weight, undesirable_weight;
+    char *ref_model_name_or_path;
+    bool precompute_ref_log_probs;
     /* memory */
     struct ebb_amount memory_budget;
     struct ebb_amount host_memory_budget;
@@ -155,7 +166,7 @@ struct ebb_config {
     bool load_best_model_at_end;
     int64_t early_stopping_patience; /* 0: off */
     double early_stopping_threshold;
-    char *resume_from_checkpoint; /* "false", "true" or a path */
+    char *resume_from_checkpoint;  /* "false", "true" or a path */
     struct ebb_yaml *eval_prompts; /* texts, or one text: a file */
     int64_t eval_max_new_tokens;
     /* machine */
@@ -169,7 +180,7 @@ struct ebb_config {
     char *prompt;
     bool prompt_lines;
     int64_t max_new_tokens; /* or EBB_AUTO_INT */
-    double temperature; /* of generation and of distillation */
+    double temperature;     /* of generation and of distillation */
     double top_p;
     int64_t top_k;
     double repetition_penalty;

@@ -50,6 +50,7 @@ enum ebb_option_type {
     X(OPTIMIZER, "Optimizer")                                                                      \
     X(LORA, "LoRA")                                                                                \
     X(DISTILLATION, "Distillation")                                                                \
+    X(PREFERENCES, "Preferences")                                                                  \
     X(MEMORY, "Memory")                                                                            \
     X(EVALUATION, "Evaluation and checkpoints")                                                    \
     X(GENERATION, "Generation")                                                                    \

@@ -10,6 +10,7 @@
 #include "data/dataset.h"
 #include "data/packing.h"
 #include "op/distill.h"
+#include "op/preference.h"
 #include "optim/schedule.h"
 #include "recipe/chat.h"
 #include "recipe/options_int.h"
@@ -196,6 +197,35 @@ static bool no_kd(const struct ebb_config *config)
 {
     return config->recipe != EBB_RECIPE_KEY_KD;
 }
+static bool no_dpo(const struct ebb_config *config)
+{
+    return config->recipe != EBB_RECIPE_KEY_DPO;
+}
+static bool is_loss(const struct ebb_config *config, enum ebb_preference loss)
+{
+    return config->loss_type == EBB_LOSS_TYPE_KEY_FIRST + (int)loss;
+}
+static bool no_reference(const struct ebb_config *config)
+{
+    return is_loss(config, EBB_PREFERENCE_ORPO) || is_loss(config, EBB_PREFERENCE_SIMPO);
+}
+static bool no_smoothing(const struct ebb_config *config)
+{
+    return config->label_smoothing > 0 && config->loss_type != EBB_LOSS_TYPE_KEY_AUTO &&
+           !is_loss(config, EBB_PREFERENCE_SIGMOID) && !is_loss(config, EBB_PREFERENCE_SIMPO);
+}
+static bool no_simpo(const struct ebb_config *config)
+{
+    return !is_loss(config, EBB_PREFERENCE_SIMPO);
+}
+static bool no_kto(const struct ebb_config *config)
+{
+    return config->loss_type != EBB_LOSS_TYPE_KEY_AUTO && !is_loss(config, EBB_PREFERENCE_KTO);
+}
+static bool no_kd_beta(const struct ebb_config *config)
+{
+    return config->recipe == EBB_RECIPE_KEY_SFT;
+}
 static bool two_teachers(const struct ebb_config *config)
 {
     return config->teacher_model_name_or_path && config->teacher_logits;
@@ -230,6 +260,7 @@ static bool resumed(const struct ebb_config *config)
 }
 
 #define KD       (1u << EBB_COMMAND_KD)
+#define DPO      (1u << EBB_COMMAND_DPO)
 #define FIT      EBB_TRAINING_COMMANDS
 #define PLAN     (1u << EBB_COMMAND_PLAN)
 #define DATA     (1u << EBB_COMMAND_DATA)
@@ -326,7 +357,20 @@ static const struct rule rules[] = {
     {"last_turn_only_loss", READ, false, whole_chats, "assistant_only_loss",
      "contradicts assistant_only_loss: false, which trains whole conversations",
      "keep one of them"},
-    {"teacher_model_name_or_path teacher_logits kd_loss kd_ratio beta kd_scale_t2 temperature",
+    {"loss_type label_smoothing simpo_gamma desirable_weight undesirable_weight "
+     "ref_model_name_or_path precompute_ref_log_probs",
+     PLAN, false, no_dpo, "recipe", "has no effect without recipe: dpo", "recipe: dpo, or remove it"},
+    {"beta", PLAN, false, no_kd_beta, "recipe", "has no effect without recipe: kd or dpo",
+     "recipe: kd or dpo, or remove it"},
+    {"ref_model_name_or_path precompute_ref_log_probs", DPO | PLAN, false, no_reference, "loss_type",
+     "has no effect with this loss_type, which has no reference", "remove it"},
+    {"label_smoothing", DPO | PLAN, false, no_smoothing, "loss_type",
+     "has no effect with this loss_type", "loss_type: sigmoid or simpo, or remove it"},
+    {"simpo_gamma", DPO | PLAN, false, no_simpo, "loss_type", "has no effect without loss_type: simpo",
+     "loss_type: simpo, or remove it"},
+    {"desirable_weight undesirable_weight", DPO | PLAN, false, no_kto, "loss_type",
+     "has no effect with this loss_type", "loss_type: kto, or remove it"},
+    {"teacher_model_name_or_path teacher_logits kd_loss kd_ratio kd_scale_t2 temperature",
      PLAN, false, no_kd, "recipe", "has no effect without recipe: kd", "recipe: kd, or remove it"},
     {"teacher_logits", KD | PLAN, false, two_teachers, "teacher_model_name_or_path",
      "contradicts teacher_model_name_or_path: either says what the student learns from",
@@ -340,7 +384,7 @@ static const struct rule rules[] = {
     {"temperature", KD | PLAN, false, from_saved_teacher, "teacher_logits",
      "has no effect with teacher_logits, which has the temperature that it was saved at",
      "remove it"},
-    {"beta", KD | PLAN, false, no_beta, "kd_loss", "has no effect with this kd_loss",
+    {"beta", KD, false, no_beta, "kd_loss", "has no effect with this kd_loss",
      "kd_loss: jsd, symmetric_kl or a skewed one, or remove it"},
     {"show_samples", DATA, false, chosen_records, "records",
      "has no effect beside records, which names what is shown", "keep one of them"},
@@ -568,7 +612,7 @@ static enum ebb_status check_evaluation(struct ebb_options *options,
 }
 
 /* Distillation: a teacher is named, and where the result goes. */
-static enum ebb_status check_teacher(struct ebb_options *options, const struct ebb_config *config,
+static enum ebb_status check_kd(struct ebb_options *options, const struct ebb_config *config,
                                      struct ebb_ctx *ctx)
 {
     bool plan = options->command == EBB_COMMAND_PLAN && config->recipe == EBB_RECIPE_KEY_KD;
@@ -585,10 +629,25 @@ static enum ebb_status check_teacher(struct ebb_options *options, const struct e
                         "where: %s\n"
                         "try:   temperature: 1",
                         config->temperature, ebb_options_where(options, "temperature"));
+    if (config->beta > 1)
+        return EBB_FAIL(ctx, EBB_BAD_CONFIG, "beta is %g, kd_loss takes 0 to 1\nwhere: %s",
+                        config->beta, ebb_options_where(options, "beta"));
     if (config->output_dir || config->save_teacher || plan) return EBB_OK;
     return EBB_FAIL(ctx, EBB_BAD_CONFIG,
                     "'ebb kd' needs 'output_dir', or save_teacher\n"
                     "help:  ebb help output_dir");
+}
+
+static enum ebb_status check_dpo(struct ebb_options *options, const struct ebb_config *config,
+                                 struct ebb_ctx *ctx)
+{
+    bool plan = options->command == EBB_COMMAND_PLAN && config->recipe == EBB_RECIPE_KEY_DPO;
+    if ((options->command != EBB_COMMAND_DPO && !plan) || !(config->beta <= 0)) return EBB_OK;
+    return EBB_FAIL(ctx, EBB_BAD_CONFIG,
+                    "beta is %g: a preference loss takes one above 0\n"
+                    "where: %s\n"
+                    "try:   beta: 0.1",
+                    config->beta, ebb_options_where(options, "beta"));
 }
 
 enum ebb_status ebb_rules_check(struct ebb_options *options, const struct ebb_config *config,
@@ -598,7 +657,8 @@ enum ebb_status ebb_rules_check(struct ebb_options *options, const struct ebb_co
     for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++)
         if ((rules[i].commands & 1u << options->command) && rules[i].idle(config))
             EBB_TRY(check_rule(options, &rules[i], ctx));
-    EBB_TRY(check_teacher(options, config, ctx));
+    EBB_TRY(check_kd(options, config, ctx));
+    EBB_TRY(check_dpo(options, config, ctx));
     EBB_TRY(check_activations(options, config, ctx));
     EBB_TRY(check_offloading(options, config, ctx));
     EBB_TRY(check_data(options, config, ctx));

@@ -8,6 +8,7 @@
 #include "op/distill.h"
 
 #define KD       (1u << EBB_COMMAND_KD)
+#define DPO      (1u << EBB_COMMAND_DPO)
 #define FIT      EBB_TRAINING_COMMANDS
 #define PLAN     (1u << EBB_COMMAND_PLAN)
 #define DATA     (1u << EBB_COMMAND_DATA)
@@ -216,8 +217,8 @@ static const struct ebb_option table[] = {
      .text = "sft", .choices = "sft|kd|dpo",
      .help = "What the data, or the plan, is for. sft and kd show what 'ebb sft' and 'ebb kd' "
              "would train on; dpo shows preference pairs with both sides, or answers with a "
-             "verdict. 'ebb plan' plans for sft or kd. In a file of 'ebb kd' this may say kd, so "
-             "that the same file serves 'ebb plan'."},
+             "verdict. In a file of 'ebb kd' this may say kd, so that the same file serves "
+             "'ebb plan'."},
     {KEY(show_samples), .group = EBB_GROUP_DATA, .type = EBB_OPTION_INT, .commands = DATA,
      .text = "3", .low = 0, .high = 1e6, .unit = "samples", .aliases = "samples",
      .help = "How many samples are shown, spread over the set: text with special tokens, and "
@@ -233,7 +234,7 @@ static const struct ebb_option table[] = {
 
     /* ---- training ---------------------------------------------------------------------------- */
     {KEY(output_dir), .group = EBB_GROUP_TRAINING, .type = EBB_OPTION_STRING,
-     .commands = TRAIN | MERGE | INIT, .required = (1u << EBB_COMMAND_SFT) | MERGE | INIT,
+     .commands = TRAIN | MERGE | INIT, .required = (1u << EBB_COMMAND_SFT) | DPO | MERGE | INIT,
      .aliases = "out_dir output output_directory",
      .help = "The directory for the result; for training also checkpoints, metrics.jsonl and "
              "run.json. It is made where it does not exist. One that holds another run is refused: "
@@ -406,15 +407,50 @@ static const struct ebb_option table[] = {
              "learns from the teacher alone. metrics.jsonl has both parts unweighted, as ce_loss "
              "and kd_loss."},
     {KEY(beta), .group = EBB_GROUP_DISTILLATION, .type = EBB_OPTION_FLOAT,
-     .commands = KD | PLAN, .text = "auto", .automatic = true, .low = 0, .high = 1,
-     .aliases = "sym_kd_ratio kd_loss.sym_kd_ratio",
-     .help = "The weight in kd_loss, which says what it weighs: in symmetric_kl the share of "
-             "KL(p, q) (torchtune's sym_kd_ratio), in jsd and the skewed ones what the mixture has "
-             "of the other side (DistiLLM's alpha). auto: 0.5, and 0.1 for the skewed ones."},
+     .commands = KD | DPO | PLAN, .text = "auto", .automatic = true, .low = 0, .high = 1000,
+     .aliases = "sym_kd_ratio kd_loss.sym_kd_ratio pref_beta",
+     .help = "Distillation: the weight in kd_loss, from 0 to 1, which says what it weighs: in "
+             "symmetric_kl the share of KL(p, q) (torchtune's sym_kd_ratio), in jsd and the skewed "
+             "ones what the mixture has of the other side (DistiLLM's alpha). auto: 0.5, and 0.1 "
+             "for the skewed ones. Preferences: how strongly log-probabilities count, above 0; "
+             "larger keeps the model closer to the reference. auto: 0.1, and 2 for simpo."},
     {KEY(kd_scale_t2), .group = EBB_GROUP_DISTILLATION, .type = EBB_OPTION_BOOL,
      .commands = KD | PLAN, .text = "false",
      .help = "Multiplies kd_loss by temperature squared, as Hinton's paper does, so that its "
              "gradient keeps its size when temperature changes. TRL and torchtune do not."},
+
+    /* ---- preferences ------------------------------------------------------------------------- */
+    {KEY(loss_type), .group = EBB_GROUP_PREFERENCES, .type = EBB_OPTION_CHOICE,
+     .commands = DPO | PLAN, .text = "auto", .choices = "auto|sigmoid=dpo|ipo|hinge|orpo|simpo|kto",
+     .aliases = "pref_loss",
+     .help = "The loss. sigmoid: DPO. ipo, hinge: other shapes of it. orpo, simpo: without a "
+             "reference. kto: of single answers that are good or bad; it also takes pairs. "
+             "auto: sigmoid for pairs, kto for single answers. op/preference.h has the formulas."},
+    {KEY(label_smoothing), .group = EBB_GROUP_PREFERENCES, .type = EBB_OPTION_FLOAT,
+     .commands = DPO | PLAN, .text = "0", .low = 0, .high = 0.5,
+     .aliases = "dpo_label_smoothing",
+     .help = "The share of pairs whose verdict may be wrong (cDPO). For sigmoid and simpo."},
+    {KEY(simpo_gamma), .group = EBB_GROUP_PREFERENCES, .type = EBB_OPTION_FLOAT,
+     .commands = DPO | PLAN, .text = "0.5", .low = 0, .high = 1000,
+     .help = "Of simpo: the margin that the chosen answer shall have, beside beta times the difference "
+             "of mean log-probabilities. SimPO's gamma_beta_ratio is simpo_gamma / beta."},
+    {KEY(desirable_weight), .group = EBB_GROUP_PREFERENCES, .type = EBB_OPTION_FLOAT,
+     .commands = DPO | PLAN, .text = "1", .low = 0, .high = 1000, .aliases = "kto_chosen_weight",
+     .help = "Of kto: the weight of good answers. The paper wants this weight times their number to "
+             "be 1 to 4/3 of the same of bad ones."},
+    {KEY(undesirable_weight), .group = EBB_GROUP_PREFERENCES, .type = EBB_OPTION_FLOAT,
+     .commands = DPO | PLAN, .text = "1", .low = 0, .high = 1000, .aliases = "kto_rejected_weight",
+     .help = "Of kto: the weight of bad answers."},
+    {KEY(ref_model_name_or_path), .group = EBB_GROUP_PREFERENCES, .type = EBB_OPTION_STRING,
+     .commands = DPO | PLAN, .aliases = "ref_model reference_model",
+     .help = "The reference: a second model, frozen and in the plan. Without it the reference is "
+             "what training starts from: with LoRA the same weights without the adapter, which "
+             "take no memory; else a second copy of the model."},
+    {KEY(precompute_ref_log_probs), .group = EBB_GROUP_PREFERENCES, .type = EBB_OPTION_BOOL,
+     .commands = DPO | PLAN, .text = "false",
+     .help = "Runs the reference once over the data before the first step and keeps its "
+             "log-probabilities (4 bytes a trained token) in host memory, so that no step runs it "
+             "and it takes no device memory then."},
 
     /* ---- memory ------------------------------------------------------------------------------ */
     {KEY(memory_budget), .group = EBB_GROUP_MEMORY, .type = EBB_OPTION_SIZE, .commands = RUN,
@@ -659,8 +695,8 @@ static const struct ebb_foreign_key foreign[] = {
      "the model's vocabulary stays as it is"},
     {"use_liger_kernel use_liger liger_kernel enable_liger_kernel liger_kernel_config plugins",
      false, "", "Ebb always computes the loss in chunks, so that logits never exist whole"},
-    {"loss chunked_nll loss_type loss.", false, "",
-     "cross-entropy is always computed in chunks of the labels; for distillation see kd_loss"},
+    {"loss chunked_nll loss.", false, "",
+     "the command decides the loss (kd_loss, loss_type), computed in chunks of the labels"},
     {"kd_loss.num_output_chunks kd_loss.ignore_index", false, "",
      "the loss is always computed in chunks of the labels, and only of what is trained"},
     {"teacher_model. teacher_checkpointer.", false, "",

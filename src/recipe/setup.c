@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "recipe/dpo.h"
 #include "recipe/survey.h"
 
 static bool holds(struct ebb_ctx *ctx, const char *dir, const char *name, enum ebb_status *status)
@@ -420,7 +421,8 @@ static enum ebb_status assume_capacity(struct ebb_setup *setup)
     int64_t batch = config->per_device_train_batch_size;
     if (config->eval_strategy != EBB_STRATEGY_KEY_NO && setup->eval_batch > batch)
         batch = setup->eval_batch;
-    capacity->tokens = batch * setup->max_length; /* at most 65536 * 1e8 */
+    if (setup->purpose == EBB_PURPOSE_PREFERENCE) batch *= 2; /* a pair is two rows */
+    capacity->tokens = batch * setup->max_length;             /* at most 2^17 * 1e8 */
     if (capacity->tokens > INT32_MAX)
         return EBB_FAIL(setup->ctx, EBB_BAD_CONFIG,
                         "a micro-batch of %lld rows of max_length %lld would have %lld tokens, "
@@ -433,6 +435,36 @@ static enum ebb_status assume_capacity(struct ebb_setup *setup)
     return EBB_OK;
 }
 
+/* KTO trains each answer beside one that belongs to another prompt. */
+static enum ebb_status add_kl(struct ebb_setup *setup)
+{
+    struct ebb_dataset **sets[] = {&setup->train_set, &setup->eval_set};
+    if (ebb_dpo_loss(setup->config, setup->train_set) != EBB_PREFERENCE_KTO) return EBB_OK;
+    for (int i = 0; i < 2; i++) {
+        struct ebb_dataset *with;
+        if (*sets[i] == NULL) continue;
+        EBB_TRY(ebb_dataset_add_kl(setup->ctx, *sets[i], setup->max_length, &with));
+        ebb_dataset_free(setup->ctx, *sets[i]);
+        *sets[i] = with;
+    }
+    return EBB_OK;
+}
+
+enum ebb_status ebb_setup_feeds(struct ebb_setup *setup, const struct ebb_engine *engine)
+{
+    const struct ebb_objective *objective = ebb_engine_objective(engine);
+    bool given = ebb_objective_has_logprobs(objective), kinds = ebb_objective_has_kinds(objective);
+    struct ebb_feed_sources sources = {.dataset = setup->train_set,
+                                       .teacher = setup->teacher,
+                                       .reference = given ? &setup->train_reference : NULL};
+    if (setup->teacher || given || kinds)
+        EBB_TRY(ebb_feed_create(setup->ctx, engine, &sources, &setup->train_feed));
+    if (setup->eval == NULL || (!given && !kinds)) return EBB_OK;
+    sources = (struct ebb_feed_sources){.dataset = setup->eval_set,
+                                        .reference = given ? &setup->eval_reference : NULL};
+    return ebb_feed_create(setup->ctx, engine, &sources, &setup->eval_feed);
+}
+
 enum ebb_status ebb_setup_data(struct ebb_setup *setup)
 {
     const struct ebb_config *config = setup->config;
@@ -441,7 +473,10 @@ enum ebb_status ebb_setup_data(struct ebb_setup *setup)
     if (!ebb_setup_has_data(config)) return assume_capacity(setup);
     EBB_TRY(load_sets(setup));
     settle_length(setup);
-    if (setup->purpose != EBB_PURPOSE_SFT) return EBB_OK;
+    if (setup->purpose == EBB_PURPOSE_PREFERENCE) {
+        if (ebb_options_command(setup->options) == EBB_COMMAND_DATA) return EBB_OK;
+        EBB_TRY(add_kl(setup));
+    }
     EBB_TRY(create_loader(setup, setup->train_set, config->per_device_train_batch_size, true,
                           &setup->train));
     if (setup->eval_set)
@@ -568,6 +603,11 @@ void ebb_setup_free(struct ebb_setup *setup)
 {
     struct ebb_ctx *ctx = setup->ctx;
     if (ctx == NULL) return;
+    ebb_feed_free(ctx, setup->train_feed);
+    ebb_feed_free(ctx, setup->eval_feed);
+    ebb_reference_free(ctx, &setup->train_reference);
+    ebb_reference_free(ctx, &setup->eval_reference);
+    ebb_teacher_free(ctx, setup->teacher);
     ebb_loader_free(ctx, setup->train);
     ebb_loader_free(ctx, setup->eval);
     ebb_dataset_free(ctx, setup->train_set);

@@ -35,9 +35,13 @@ struct ebb_setup {
     const struct ebb_recipe_env *env; /* borrowed */
     enum ebb_purpose purpose;         /* of the data; set before ebb_setup_data */
     char *model_dir, *adapter_dir;    /* adapter_dir may be NULL */
-    char *teacher_dir;                /* NULL: none (recipe/kd.h) */
-    char *attention_cache;            /* NULL: there is no place for one */
-    char *base_name;                  /* the base model as the user or the adapter named it */
+    char *teacher_dir;                /* the second model's, a teacher or a reference; NULL: none */
+    struct ebb_teacher *teacher;      /* a saved one; NULL: none */
+    /* Of precompute_ref_log_probs; {0}: none. */
+    struct ebb_reference_set train_reference, eval_reference;
+    struct ebb_feed *train_feed, *eval_feed; /* NULL: none */
+    char *attention_cache;                   /* NULL: there is no place for one */
+    char *base_name; /* the base model as the user or the adapter named it */
     struct ebb_model_config *model;
     struct ebb_weight_list weights;
     struct ebb_tokenizer *tokenizer; /* NULL where no text is needed */
@@ -80,10 +84,12 @@ enum ebb_status ebb_setup_saved_chat(struct ebb_setup *setup);
 /* The configuration names data: dataset_name or datasets. */
 bool ebb_setup_has_data(const struct ebb_config *config);
 /* Chat template, data sets, max_length, loaders and the capacity that they need. Without data (ebb
- * plan): the capacity of max_length and batch size. For pairs there are no loaders. */
+ * plan): the capacity of max_length and batch size. 'ebb data' makes no loaders for preferences. */
 enum ebb_status ebb_setup_data(struct ebb_setup *setup);
 /* The one data set of `ebb eval`. */
 enum ebb_status ebb_setup_eval_data(struct ebb_setup *setup);
+/* The feeds of both loaders, where the engine's objective has any. */
+enum ebb_status ebb_setup_feeds(struct ebb_setup *setup, const struct ebb_engine *engine);
 /* Adapter, optimizer, memory keys and budgets, for training. */
 enum ebb_status ebb_setup_training(struct ebb_setup *setup);
 void ebb_setup_free(struct ebb_setup *setup);

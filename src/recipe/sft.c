@@ -14,6 +14,7 @@
 #include "base/file.h"
 #include "model/family.h"
 #include "recipe/fit.h"
+#include "recipe/dpo.h"
 #include "recipe/eval_prompts.h"
 #include "recipe/kd.h"
 #include "train/checkpoint.h"
@@ -212,6 +213,7 @@ static enum ebb_status set_up(struct ebb_ctx *ctx, struct ebb_options *options,
                               const struct ebb_config *config, const struct ebb_recipe_env *env,
                               const char *resume, struct ebb_setup *setup)
 {
+    if (ebb_dpo_wanted(options, config)) setup->purpose = EBB_PURPOSE_PREFERENCE;
     EBB_TRY(ebb_setup_model(ctx, options, config, env, setup));
     EBB_TRY(settle_time(setup, resume));
     if (ebb_setup_has_data(config) || config->eval_prompts) EBB_TRY(ebb_setup_tokenizer(setup));
@@ -220,7 +222,8 @@ static enum ebb_status set_up(struct ebb_ctx *ctx, struct ebb_options *options,
     EBB_TRY(ebb_setup_poll(ctx, env));
     EBB_TRY(ebb_setup_samples(setup, setup->train_set != NULL && setup->train_set->chat));
     EBB_TRY(ebb_setup_training(setup));
-    return ebb_kd_wanted(options, config) ? ebb_kd_setup(setup) : EBB_OK;
+    if (ebb_kd_wanted(options, config)) return ebb_kd_setup(setup);
+    return ebb_dpo_wanted(options, config) ? ebb_dpo_setup(setup) : EBB_OK;
 }
 
 enum ebb_status ebb_sft_plan(struct ebb_ctx *ctx, struct ebb_options *options,
@@ -246,6 +249,7 @@ static double learning_rate(const struct ebb_setup *setup)
     const struct ebb_config *config = setup->config;
     bool lora = setup->new_adapter || setup->adapter_dir;
     if (!isnan(config->learning_rate)) return config->learning_rate;
+    if (ebb_dpo_wanted(setup->options, config)) return ebb_dpo_learning_rate(lora);
     return lora ? 2e-4 : 2e-5;
 }
 
@@ -296,6 +300,8 @@ static void fill_request(struct ebb_setup *setup, const struct ebb_recipe_env *e
     const struct ebb_config *config = setup->config;
     request->train = setup->train;
     request->eval = setup->eval;
+    request->train_feed = setup->train_feed;
+    request->eval_feed = setup->eval_feed;
     request->output_dir = config->output_dir;
     request->epochs = config->num_train_epochs;
     request->max_steps = config->max_steps > 0 ? config->max_steps : 0;
@@ -382,10 +388,7 @@ static void say_training(const struct ebb_setup *setup)
     ebb_text_from_double(learning_rate(setup), rate);
     ebb_log(setup->ctx, EBB_LOG_INFO, "train", "training: %s, %s schedule, learning_rate: %s%s",
             config->optim == EBB_OPTIM_KEY_SGD ? "sgd" : "adamw",
-            ebb_schedule_name((enum ebb_schedule)config->lr_scheduler_type),
-            given  ? rate
-            : lora ? "2e-4"
-                   : "2e-5",
+            ebb_schedule_name((enum ebb_schedule)config->lr_scheduler_type), rate,
             given  ? ""
             : lora ? " (default for LoRA)"
                    : " (default for training every weight)");
@@ -400,6 +403,7 @@ static enum ebb_status announce(const struct ebb_setup *setup, const struct ebb_
     say_plan(setup, ebb_engine_plan(engine));
     say_training(setup);
     if (ebb_kd_wanted(setup->options, setup->config)) EBB_TRY(ebb_kd_announce(setup, engine));
+    if (ebb_dpo_wanted(setup->options, setup->config)) ebb_dpo_announce(setup);
     bool kwargs = setup->saved_chat != NULL && json_object_size(setup->chat_kwargs) > 0;
     if (kwargs || ebb_chat_is_other(setup->config))
         ebb_log(setup->ctx, EBB_LOG_INFO, "data",
@@ -441,6 +445,7 @@ static enum ebb_status train(struct ebb_setup *setup, const struct ebb_recipe_en
                              struct ebb_trainer_result *result)
 {
     EBB_TRY(ebb_fit_check(setup, *engine_in_out));
+    EBB_TRY(ebb_dpo_precompute(setup)); /* before the engine takes device memory */
     EBB_TRY(settle_overhead(setup, engine_in_out));
     struct ebb_engine *engine = *engine_in_out;
     struct ebb_trainer_request request = {.engine = engine, .resume = resume};
@@ -450,6 +455,7 @@ static enum ebb_status train(struct ebb_setup *setup, const struct ebb_recipe_en
     EBB_TRY(prepare_output(setup));
     EBB_TRY(ebb_engine_open(engine));
     if (resume == NULL && setup->config->overwrite_output_dir) EBB_TRY(clear_output(setup));
+    EBB_TRY(ebb_setup_feeds(setup, engine));
     fill_request(setup, env, &request);
     json_t *run = describe_run(setup, engine);
     if (run == NULL) return ebb_error_status(setup->ctx);

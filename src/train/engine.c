@@ -28,8 +28,7 @@ static enum ebb_status load_adapter_config(struct ebb_engine *engine)
 static enum ebb_status load_teacher_config(struct ebb_engine *engine)
 {
     const struct ebb_engine_request *request = &engine->request;
-    EBB_ASSERT((request->teacher_dir != NULL) ==
-               (request->objective.kind == EBB_OBJECTIVE_DISTILL));
+    EBB_ASSERT((request->teacher_dir != NULL) == ebb_objective_has_second(&request->objective));
     if (!request->teacher_dir) return EBB_OK;
     EBB_TRY(ebb_model_config_load(engine->ctx, request->teacher_dir, &engine->teacher));
     return ebb_weight_list_create(engine->ctx, engine->teacher, &engine->teacher_weights);
@@ -139,8 +138,8 @@ static enum ebb_status settle_attention(struct ebb_engine *engine, struct ebb_nu
     }
     /* Decoding is by plain kernels in any case. */
     if (!way->library || (!request->train && !request->evaluate)) return EBB_OK;
-    EBB_TRY(ebb_attention_lib_create(engine->ctx, way, request->cache_dir,
-                                     &engine->libs.attention));
+    EBB_TRY(
+        ebb_attention_lib_create(engine->ctx, way, request->cache_dir, &engine->libs.attention));
     snprintf(numerics->attention_library, sizeof numerics->attention_library, "%s",
              ebb_attention_lib_version(engine->libs.attention));
     if (request->numerics)
@@ -317,8 +316,9 @@ static enum ebb_status prepare_attention(struct ebb_engine *engine)
 enum ebb_status ebb_engine_make_ready(struct ebb_engine *engine)
 {
     EBB_TRY(reserve(engine));
-    engine->doc_starts = (int32_t *)ebb_mem_alloc(
-        engine->ctx, (size_t)(engine->request.capacity.docs + 1) * sizeof *engine->doc_starts);
+    engine->doc_starts =
+        (int32_t *)ebb_mem_alloc(engine->ctx, (size_t)(engine->request.capacity.docs + 1) *
+                                                  sizeof *engine->doc_starts);
     if (!engine->doc_starts) return EBB_NO_MEMORY;
     EBB_TRY(create_executors(engine));
     EBB_TRY(prepare_attention(engine));
@@ -461,6 +461,30 @@ enum ebb_status ebb_engine_get_top(const struct ebb_engine *engine, int64_t labe
                            count * ebb_dtype_bytes(objective->top_dtype));
 }
 
+enum ebb_status ebb_engine_put_logprobs(struct ebb_engine *engine, int64_t labels,
+                                        const float *logprobs)
+{
+    int32_t tensor = engine->net->inputs.logprobs;
+    EBB_ASSERT(tensor >= 0 && labels <= engine->request.capacity.tokens);
+    return ebb_device_copy(engine->device, ebb_engine_tensor(engine, tensor), logprobs,
+                           labels * (int64_t)sizeof *logprobs);
+}
+
+enum ebb_status ebb_engine_get_logprobs(const struct ebb_engine *engine, int64_t labels,
+                                        float *logprobs)
+{
+    int32_t tensor = engine->net->inputs.logprobs;
+    EBB_ASSERT(tensor >= 0 && labels <= engine->request.capacity.tokens);
+    return ebb_device_copy(engine->device, logprobs, ebb_engine_tensor(engine, tensor),
+                           labels * (int64_t)sizeof *logprobs);
+}
+
+enum ebb_status ebb_engine_put_kinds(struct ebb_engine *engine, int64_t docs, const int32_t *kinds)
+{
+    EBB_ASSERT(engine->net->inputs.kinds >= 0 && docs <= engine->request.capacity.docs);
+    return put(engine, engine->net->inputs.kinds, kinds, docs);
+}
+
 enum ebb_status ebb_engine_update(struct ebb_engine *engine, uint64_t step, double learning_rate,
                                   double total_weight)
 {
@@ -546,6 +570,11 @@ const struct ebb_model_config *ebb_engine_teacher(const struct ebb_engine *engin
 const struct ebb_adapter_config *ebb_engine_adapter(const struct ebb_engine *engine)
 {
     return engine->adapter_config.rank > 0 ? &engine->adapter_config : NULL;
+}
+
+struct ebb_ctx *ebb_engine_context(const struct ebb_engine *engine)
+{
+    return engine->ctx;
 }
 
 const struct ebb_objective *ebb_engine_objective(const struct ebb_engine *engine)

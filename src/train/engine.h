@@ -31,8 +31,8 @@ struct ebb_engine_request {
     /* An existing adapter to load, to go on training, to evaluate, to generate; or NULL. */
     const char *adapter_dir;
     struct ebb_objective objective; /* model/objective.h */
-    /* The teacher's directory where the objective has one, else NULL. It has the storage type of
-     * the run. */
+    /* The second model's directory where the objective has one (a teacher, a reference), else NULL.
+     * It has the storage type of the run. */
     const char *teacher_dir;
     /* LoRA from scratch; NULL: none. Not with adapter_dir. */
     const struct ebb_adapter_config *new_adapter;
@@ -83,6 +83,7 @@ const struct ebb_weight_list *ebb_engine_weights(const struct ebb_engine *engine
 /* These two: NULL: none. */
 const struct ebb_model_config *ebb_engine_teacher(const struct ebb_engine *engine);
 const struct ebb_adapter_config *ebb_engine_adapter(const struct ebb_engine *engine);
+struct ebb_ctx *ebb_engine_context(const struct ebb_engine *engine);
 const struct ebb_objective *ebb_engine_objective(const struct ebb_engine *engine);
 struct ebb_device *ebb_engine_device(const struct ebb_engine *engine); /* NULL before open */
 /* Parameters that are trained, and all of the model's (adapters not counted). */
@@ -104,6 +105,14 @@ enum ebb_status ebb_engine_put_top(struct ebb_engine *engine, int64_t labels, co
                                    const void *logprobs);
 enum ebb_status ebb_engine_get_top(const struct ebb_engine *engine, int64_t labels, int32_t *ids,
                                    void *logprobs);
+/* Labels' log-probabilities of a reference that is given, put before a micro-batch; or the model's
+ * own, read after one of EVAL that leaves them. */
+enum ebb_status ebb_engine_put_logprobs(struct ebb_engine *engine, int64_t labels,
+                                        const float *logprobs);
+enum ebb_status ebb_engine_get_logprobs(const struct ebb_engine *engine, int64_t labels,
+                                        float *logprobs);
+/* What each document is (EBB_KTO_...), put before a micro-batch. */
+enum ebb_status ebb_engine_put_kinds(struct ebb_engine *engine, int64_t docs, const int32_t *kinds);
 /* Norm, clip factor and sweep, with everything divided by total_weight. */
 enum ebb_status ebb_engine_update(struct ebb_engine *engine, uint64_t step, double learning_rate,
                                   double total_weight);

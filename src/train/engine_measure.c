@@ -11,13 +11,14 @@ static int64_t less(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* One document whose tokens, targets and positions are all 0. */
+/* One document, or a pair of them, whose tokens, targets and positions are all 0. */
 static enum ebb_status put_inputs(struct ebb_engine *engine, int64_t tokens)
 {
-    engine->doc_starts[0] = 0;
-    engine->doc_starts[1] = (int32_t)tokens;
-    engine->step.tokens = engine->step.labels = engine->step.longest = tokens;
-    engine->step.docs = 1;
+    int64_t docs = engine->request.capacity.docs > 1 ? 2 : 1, half = tokens / docs;
+    for (int64_t d = 0; d <= docs; d++) engine->doc_starts[d] = (int32_t)(d * half);
+    engine->step.tokens = engine->step.labels = docs * half;
+    engine->step.longest = half;
+    engine->step.docs = docs;
     engine->step.cached = 0;
     engine->step.step = 1;
     engine->step.micro = 0;
@@ -26,7 +27,7 @@ static enum ebb_status put_inputs(struct ebb_engine *engine, int64_t tokens)
     engine->step.bias1 = engine->step.bias2 = 1;
     return ebb_device_copy(engine->device,
                            ebb_engine_tensor(engine, engine->net->inputs.doc_starts),
-                           engine->doc_starts, 2 * (int64_t)sizeof *engine->doc_starts);
+                           engine->doc_starts, (docs + 1) * (int64_t)sizeof *engine->doc_starts);
 }
 
 /* As if nothing had run. */

@@ -18,7 +18,7 @@ bool ebb_stop_wanted(int stop_fd)
 }
 
 static enum ebb_status run_all(struct ebb_ctx *ctx, struct ebb_engine *engine,
-                               struct ebb_loader *loader, int stop_fd,
+                               struct ebb_loader *loader, struct ebb_feed *feed, int stop_fd,
                                struct ebb_progress *progress, struct ebb_eval_result *result)
 {
     int64_t micros = ebb_loader_describe(loader)->micros_per_epoch;
@@ -32,6 +32,7 @@ static enum ebb_status run_all(struct ebb_ctx *ctx, struct ebb_engine *engine,
                             " micro-batches",
                             m, micros);
         EBB_TRY(ebb_loader_next(ctx, loader, &batch));
+        if (feed) EBB_TRY(ebb_feed_put(feed, engine, loader, batch));
         EBB_TRY(ebb_engine_micro(engine, EBB_PROGRAM_EVAL, batch, 1, (uint32_t)m));
         result->tokens += batch->tokens;
         if (!ebb_progress_is_live(progress) || ebb_clock_seconds() - drawn < redraw_seconds)
@@ -42,8 +43,27 @@ static enum ebb_status run_all(struct ebb_ctx *ctx, struct ebb_engine *engine,
     return EBB_OK;
 }
 
+static void fill_result(const struct ebb_objective *objective, struct ebb_sums sums,
+                        struct ebb_eval_result *result)
+{
+    result->sums = sums;
+    result->objective = *objective;
+    /* A saved teacher knows nothing of this data. */
+    if (objective->kind == EBB_OBJECTIVE_DISTILL_SAVED)
+        result->objective.kind = EBB_OBJECTIVE_TOKENS;
+    int64_t weight = ebb_objective_weight(objective, &sums);
+    result->labels = sums.labels;
+    result->loss = weight > 0 ? sums.loss / (double)weight : NAN;
+    result->accuracy = sums.labels > 0 ? (double)sums.correct / (double)sums.labels : NAN;
+    result->cross_entropy = result->loss;
+    if (ebb_objective_distills(&result->objective))
+        result->cross_entropy = sums.labels > 0 ? sums.cross_entropy / (double)sums.labels : NAN;
+    if (ebb_objective_prefers(objective)) result->cross_entropy = result->accuracy = NAN;
+}
+
 enum ebb_status ebb_evaluate(struct ebb_ctx *ctx, struct ebb_engine *engine,
-                             struct ebb_loader *loader, int stop_fd, struct ebb_eval_result *result)
+                             struct ebb_loader *loader, struct ebb_feed *feed, int stop_fd,
+                             struct ebb_eval_result *result)
 {
     const struct ebb_loader_place start = {0, 0};
     double began = ebb_clock_seconds();
@@ -51,17 +71,10 @@ enum ebb_status ebb_evaluate(struct ebb_ctx *ctx, struct ebb_engine *engine,
     struct ebb_progress *progress = ebb_progress_create(ctx);
     if (!progress) return EBB_NO_MEMORY;
     enum ebb_status status = ebb_loader_seek(ctx, loader, start);
-    if (status == EBB_OK) status = run_all(ctx, engine, loader, stop_fd, progress, result);
+    if (status == EBB_OK) status = run_all(ctx, engine, loader, feed, stop_fd, progress, result);
     ebb_progress_free(progress);
     EBB_TRY(status);
-    struct ebb_sums sums = ebb_engine_sums(engine);
-    result->labels = sums.labels;
-    result->loss = sums.labels > 0 ? sums.loss / (double)sums.labels : NAN;
-    /* A saved teacher knows nothing of this data. */
-    result->distills = ebb_engine_objective(engine)->kind == EBB_OBJECTIVE_DISTILL;
-    result->ce_loss = sums.labels > 0 ? sums.cross_entropy / (double)sums.labels : NAN;
-    result->kd_loss = sums.labels > 0 ? sums.divergence / (double)sums.labels : NAN;
-    result->accuracy = sums.labels > 0 ? (double)sums.correct / (double)sums.labels : NAN;
+    fill_result(ebb_engine_objective(engine), ebb_engine_sums(engine), result);
     result->seconds = ebb_clock_seconds() - began;
     return ebb_loader_seek(ctx, loader, start);
 }

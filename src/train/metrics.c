@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -115,19 +116,57 @@ static json_t *checked(json_t *json, bool ok)
     return NULL;
 }
 
+/* Adds sum / count, or nothing where there was nothing to count. */
+static bool set_mean(json_t *json, const char *prefix, const char *name, double sum, int64_t count)
+{
+    char key[64];
+    snprintf(key, sizeof key, "%s%s", prefix, name);
+    return count == 0 || set(json, key, ebb_json_number(sum / (double)count));
+}
+
+/* By TRL's names. */
+static bool set_preference(json_t *json, const char *prefix, const struct ebb_objective *objective,
+                           const struct ebb_preference_sums *p)
+{
+    const enum ebb_preference type = objective->preference.loss_type;
+    bool kto = type == EBB_PREFERENCE_KTO;
+    int64_t chosen = kto ? p->desirable : p->examples, rejected = kto ? p->undesirable : chosen,
+            pairs = kto ? 0 : p->examples;
+    return set_mean(json, prefix, "rewards/chosen", p->rewards_chosen, chosen) &&
+           set_mean(json, prefix, "rewards/rejected", p->rewards_rejected, rejected) &&
+           set_mean(json, prefix, "rewards/margins", p->margins, pairs) &&
+           set_mean(json, prefix, "rewards/accuracies", (double)p->accuracies, pairs) &&
+           set_mean(json, prefix, "logps/chosen", p->logps_chosen, chosen) &&
+           set_mean(json, prefix, "logps/rejected", p->logps_rejected, rejected) &&
+           set_mean(json, prefix, "nll_loss", p->nll_chosen,
+                    type == EBB_PREFERENCE_ORPO ? chosen : 0) &&
+           set_mean(json, prefix, "kl", p->kl, p->kl_batches);
+}
+
+/* What a loss is made of. */
+static bool set_parts(json_t *json, const char *prefix, const struct ebb_objective *objective,
+                      const struct ebb_sums *sums)
+{
+    if (ebb_objective_prefers(objective))
+        return set_preference(json, prefix, objective, &sums->preference);
+    return !ebb_objective_distills(objective) ||
+           (set_mean(json, prefix, "ce_loss", sums->cross_entropy, sums->labels) &&
+            set_mean(json, prefix, "kd_loss", sums->divergence, sums->labels));
+}
+
 json_t *ebb_step_record_json(const struct ebb_step_record *r)
 {
     json_t *json = json_object();
     double rate = r->seconds > 0 ? (double)r->step_tokens / r->seconds : NAN;
+    bool tokens = !ebb_objective_prefers(r->objective);
     bool ok = set(json, "step", integer(r->step)) &&
               set(json, "epoch", ebb_json_number(r->epoch)) &&
               set(json, "loss", ebb_json_number(r->loss)) &&
-              (!r->distills || (set(json, "ce_loss", ebb_json_number(r->ce_loss)) &&
-                                set(json, "kd_loss", ebb_json_number(r->kd_loss)))) &&
+              set_parts(json, "", r->objective, &r->sums) &&
               set(json, "grad_norm", ebb_json_number(r->grad_norm)) &&
               set(json, "learning_rate", ebb_json_number(r->learning_rate)) &&
               set(json, "num_tokens", integer(r->tokens)) &&
-              set(json, "mean_token_accuracy", ebb_json_number(r->accuracy)) &&
+              (!tokens || set(json, "mean_token_accuracy", ebb_json_number(r->accuracy))) &&
               set(json, "tokens_per_second", ebb_json_number(rate)) &&
               set(json, "step_seconds", ebb_json_number(r->seconds)) &&
               set(json, "peak_device_bytes", integer(r->usage.peak_device_bytes)) &&
@@ -147,12 +186,12 @@ json_t *ebb_eval_record_json(int64_t step, double epoch, const struct ebb_eval_r
 {
     json_t *json = json_object();
     double rate = r->seconds > 0 ? (double)r->tokens / r->seconds : NAN;
+    bool tokens = !ebb_objective_prefers(&r->objective);
     bool ok = set(json, "step", integer(step)) && set(json, "epoch", ebb_json_number(epoch)) &&
               set(json, "eval_loss", ebb_json_number(r->loss)) &&
-              (!r->distills || (set(json, "eval_ce_loss", ebb_json_number(r->ce_loss)) &&
-                                set(json, "eval_kd_loss", ebb_json_number(r->kd_loss)))) &&
-              set(json, "eval_mean_token_accuracy", ebb_json_number(r->accuracy)) &&
-              set(json, "eval_perplexity", ebb_json_number(exp(r->distills ? r->ce_loss : r->loss))) &&
+              set_parts(json, "eval_", &r->objective, &r->sums) &&
+              (!tokens || (set(json, "eval_mean_token_accuracy", ebb_json_number(r->accuracy)) &&
+                           set(json, "eval_perplexity", ebb_json_number(exp(r->cross_entropy))))) &&
               set(json, "eval_num_tokens", integer(r->tokens)) &&
               set(json, "eval_num_labels", integer(r->labels)) &&
               set(json, "eval_runtime", ebb_json_number(r->seconds)) &&

@@ -35,8 +35,8 @@ struct ebb_step_record {
     int64_t step;
     double epoch;
     double loss, grad_norm, accuracy; /* NaN: null */
-    bool distills;                    /* the loss has these parts, a label: */
-    double ce_loss, kd_loss;
+    const struct ebb_objective *objective;
+    struct ebb_sums sums; /* of what the objective has beside the loss */
     double learning_rate;
     int64_t tokens; /* since the run began */
     int64_t step_tokens;

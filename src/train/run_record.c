@@ -125,10 +125,10 @@ static json_t *describe_versions(const struct ebb_engine *engine)
     json_t *json = json_object();
     bool ok = set(json, "ebb", json_string(EBB_VERSION)) &&
               set(json, "matmul", json_string(ebb_engine_plan(engine)->request.numerics.matmul)) &&
-         set(json, "attention",
+              set(json, "attention",
                   json_string(ebb_engine_plan(engine)->request.numerics.attention_library)) &&
-         set(json, "jansson", json_string(jansson_version_str())) &&
-         set(json, "compiler", json_string(__VERSION__));
+              set(json, "jansson", json_string(jansson_version_str())) &&
+              set(json, "compiler", json_string(__VERSION__));
     return checked(json, ok);
 }
 

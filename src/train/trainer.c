@@ -47,7 +47,7 @@ struct trainer {
 
 /* What one step adds up to. */
 struct work {
-    int64_t tokens, labels;
+    int64_t tokens, weight; /* what loss and gradients are divided by: ebb_objective_weight */
     double rate, seconds;
     bool left; /* given up after a second signal */
     struct ebb_sums sums;
@@ -167,7 +167,7 @@ static void show_step(struct trainer *t, const struct work *w, bool keep)
     ebb_text_bytes(w->usage.predicted_device_bytes, predicted, sizeof predicted);
     ebb_text_seconds(t->pace * (double)(t->total - t->state.step), left, sizeof left);
     snprintf(norm, sizeof norm, "-");
-    if (w->labels > 0) snprintf(norm, sizeof norm, "%.4g", w->sums.grad_norm);
+    if (w->weight > 0) snprintf(norm, sizeof norm, "%.4g", w->sums.grad_norm);
     ebb_progress_show(t->progress, keep,
                       "step %lld/%lld  loss \033[1m%.4f\033[0m  grad norm %s  lr %.3g  %.0f tok/s  "
                       "ETA %s  memory %s of %s  epoch %.2f",
@@ -197,17 +197,16 @@ static enum ebb_status record_step(struct trainer *t, const struct work *w)
     memset(&record, 0, sizeof record);
     record.step = t->state.step;
     record.epoch = epoch_now(t);
-    record.loss = w->labels > 0 ? w->sums.loss / (double)w->labels : NAN;
-    record.distills = ebb_objective_distills(ebb_engine_objective(t->request->engine));
-    record.ce_loss = w->labels > 0 ? w->sums.cross_entropy / (double)w->labels : NAN;
-    record.kd_loss = w->labels > 0 ? w->sums.divergence / (double)w->labels : NAN;
-    record.accuracy = w->labels > 0 ? (double)w->sums.correct / (double)w->labels : NAN;
-    record.grad_norm = w->labels > 0 ? w->sums.grad_norm : NAN;
+    record.loss = w->weight > 0 ? w->sums.loss / (double)w->weight : NAN;
+    record.objective = ebb_engine_objective(t->request->engine);
+    record.sums = w->sums;
+    record.accuracy = w->sums.labels > 0 ? (double)w->sums.correct / (double)w->sums.labels : NAN;
+    record.grad_norm = w->weight > 0 ? w->sums.grad_norm : NAN;
     record.learning_rate = w->rate;
     record.tokens = t->state.tokens;
     record.step_tokens = w->tokens;
     record.seconds = w->seconds;
-    record.skipped = w->labels > 0 && !w->sums.finite;
+    record.skipped = w->weight > 0 && !w->sums.finite;
     record.usage = w->usage;
     return ebb_metrics_add(t->metrics, ebb_step_record_json(&record));
 }
@@ -226,10 +225,10 @@ static enum ebb_status run_micros(struct trainer *t, struct work *w)
             return EBB_OK;
         }
         EBB_TRY(ebb_loader_next(t->ctx, r->train, &batch));
+        if (r->train_feed) EBB_TRY(ebb_feed_put(r->train_feed, r->engine, r->train, batch));
         EBB_TRY(ebb_engine_micro(r->engine, EBB_PROGRAM_TRAIN, batch, (uint64_t)t->state.step + 1,
                                  (uint32_t)m));
         w->tokens += batch->tokens;
-        w->labels += batch->labels;
         if (ebb_loader_tell(r->train).micro == 0)
             break; /* a step does not reach into the next epoch */
     }
@@ -242,16 +241,17 @@ static enum ebb_status update(struct trainer *t, struct work *w)
 {
     struct ebb_engine *engine = t->request->engine;
     int64_t step = t->state.step + 1;
+    w->sums = ebb_engine_sums(engine);
+    w->weight = ebb_objective_weight(ebb_engine_objective(engine), &w->sums);
     w->rate = ebb_schedule_rate(&t->request->schedule, step, t->total);
-    if (w->labels == 0) {
-        w->sums = ebb_engine_sums(engine);
+    if (w->weight == 0) {
         ebb_warn_once(t->ctx, "train.no_labels",
                       "step %" PRId64
                       " holds no token that is trained: its loss is null and it changes nothing",
                       step);
         return EBB_OK;
     }
-    EBB_TRY(ebb_engine_update(engine, (uint64_t)t->state.updates + 1, w->rate, (double)w->labels));
+    EBB_TRY(ebb_engine_update(engine, (uint64_t)t->state.updates + 1, w->rate, (double)w->weight));
     w->sums = ebb_engine_sums(engine);
     if (w->sums.finite) {
         t->state.updates++;
@@ -277,7 +277,7 @@ static void count_step(struct trainer *t, const struct work *w)
     s->seconds = t->seconds_before + ebb_clock_seconds() - t->started;
     if (isfinite(w->sums.loss)) {
         s->window_loss += w->sums.loss;
-        s->window_labels += w->labels;
+        s->window_labels += w->weight;
     }
     t->pace = t->pace > 0 ? 0.9 * t->pace + 0.1 * w->seconds : w->seconds;
 }
@@ -369,28 +369,43 @@ static enum ebb_status put_off(struct trainer *t)
     return EBB_OK;
 }
 
+static void show_eval(struct trainer *t, const struct ebb_eval_result *result)
+{
+    char seconds[SHORT_TEXT], quality[96];
+    const struct ebb_preference_sums *p = &result->sums.preference;
+    double pairs = (double)p->examples;
+    if (!ebb_objective_prefers(&result->objective))
+        snprintf(quality, sizeof quality, "accuracy %.4f  perplexity %.4g", result->accuracy,
+                 exp(result->cross_entropy));
+    else if (ebb_objective_has_kinds(&result->objective))
+        snprintf(quality, sizeof quality, "rewards %.4g of chosen, %.4g of rejected",
+                 p->rewards_chosen / (double)p->desirable,
+                 p->rewards_rejected / (double)p->undesirable);
+    else
+        snprintf(quality, sizeof quality, "reward accuracy %.4f  margin %.4g",
+                 (double)p->accuracies / pairs, p->margins / pairs);
+    ebb_progress_show(t->progress, true,
+                      "evaluation after step %" PRId64
+                      "  eval_loss \033[1m%.4f\033[0m%s  %s  in %s",
+                      t->state.step, result->loss,
+                      t->state.best_step == t->state.step ? " (the best)" : "", quality,
+                      ebb_text_seconds(result->seconds, seconds, sizeof seconds));
+}
+
 /* An evaluation that a signal ends is owed: the run that goes on makes it. */
 static enum ebb_status evaluate(struct trainer *t)
 {
-    char seconds[SHORT_TEXT];
     struct ebb_eval_result result;
     const struct ebb_trainer_request *r = t->request;
-    enum ebb_status status = ebb_evaluate(t->ctx, r->engine, r->eval, r->stop_fd, &result);
+    enum ebb_status status =
+        ebb_evaluate(t->ctx, r->engine, r->eval, r->eval_feed, r->stop_fd, &result);
     if (status == EBB_INTERRUPTED) return put_off(t);
     EBB_TRY(status);
     note_eval(t, result.loss);
     if (t->saved_step == t->state.step) t->saved_step = -1; /* it lacks this evaluation */
     EBB_TRY(
         ebb_metrics_add(t->metrics, ebb_eval_record_json(t->state.step, epoch_now(t), &result)));
-    if (r->logging_steps > 0)
-        ebb_progress_show(t->progress, true,
-                          "evaluation after step %" PRId64
-                          "  eval_loss \033[1m%.4f\033[0m%s  accuracy %.4f  "
-                          "perplexity %.4g  in %s",
-                          t->state.step, result.loss,
-                          t->state.best_step == t->state.step ? " (the best)" : "", result.accuracy,
-                          exp(result.distills ? result.ce_loss : result.loss),
-                          ebb_text_seconds(result.seconds, seconds, sizeof seconds));
+    if (r->logging_steps > 0) show_eval(t, &result);
     return EBB_OK;
 }
 

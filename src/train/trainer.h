@@ -9,6 +9,7 @@
 #include "data/loader.h"
 #include "optim/schedule.h"
 #include "train/engine.h"
+#include "train/feed.h"
 #include "train/samples.h"
 
 #ifdef __cplusplus
@@ -22,6 +23,8 @@ struct ebb_trainer_request {
     struct ebb_engine *engine; /* opened */
     struct ebb_loader *train;
     struct ebb_loader *eval; /* NULL: no validation set */
+    /* What their micro-batches have beside tokens; NULL: nothing. */
+    struct ebb_feed *train_feed, *eval_feed;
     const char *output_dir;  /* exists, empty or this run's own (resume) */
     const json_t *run;    /* what goes into run.json beside plan, numerics, machine and versions */
     double epochs;        /* num_train_epochs */
@@ -67,16 +70,17 @@ struct ebb_trainer_result {
 enum ebb_status ebb_trainer_run(struct ebb_ctx *ctx, const struct ebb_trainer_request *request,
                                 struct ebb_trainer_result *result);
 
-/* Mean loss, token accuracy and perplexity of a data set. */
+/* Mean loss (of labels, or of pairs), token accuracy and perplexity of a data set. */
 struct ebb_eval_result {
     double loss, accuracy;
-    bool distills; /* the loss has these parts (perplexity is of ce_loss) */
-    double ce_loss, kd_loss;
+    double cross_entropy;          /* a label; NaN: nobody measured it */
+    struct ebb_objective objective; /* what the loss is; */
+    struct ebb_sums sums;           /* its parts */
     int64_t tokens, labels;
     double seconds;
 };
 enum ebb_status ebb_evaluate(struct ebb_ctx *ctx, struct ebb_engine *engine,
-                             struct ebb_loader *loader, int stop_fd,
+                             struct ebb_loader *loader, struct ebb_feed *feed, int stop_fd,
                              struct ebb_eval_result *result);
 
 /* The newest checkpoint in output_dir whose manifest holds (sizes and hashes right), or NULL in

@@ -1,0 +1,81 @@
+/* KTO's data: each answer beside one of another prompt's, which measures how far the model has
+ * moved. SPDX-License-Identifier: Apache-2.0 */
+#include <string.h>
+
+#include "data/dataset_int.h"
+
+/* Tokens before the first trained one. */
+static int64_t prompt_length(const struct ebb_dataset *set, int64_t sample)
+{
+    int64_t length = ebb_dataset_length(set, sample), i = 0;
+    while (i < length && !ebb_dataset_is_trained(set, sample, i)) i++;
+    return i;
+}
+
+struct join {
+    const struct ebb_dataset *from;
+    struct ebb_dataset *to;
+    int64_t sample, token; /* where the next one goes */
+    int64_t max_length;
+};
+
+/* Tokens [begin, end) of a sample behind what is there. */
+static void add_part(struct join *join, int64_t sample, int64_t begin, int64_t end)
+{
+    struct ebb_dataset *to = join->to;
+    for (int64_t i = begin; i < end; i++, join->token++) {
+        to->ids[join->token] = ebb_dataset_ids(join->from, sample)[i];
+        if (ebb_dataset_is_trained(join->from, sample, i))
+            to->trained[join->token >> 5] |= 1u << (join->token & 31);
+    }
+}
+
+static void end_sample(struct join *join, int64_t start, int64_t record_of, uint8_t kind)
+{
+    struct ebb_dataset *to = join->to;
+    int64_t s = join->sample++;
+    to->starts[s] = start;
+    to->lengths[s] = join->token - start;
+    to->records[s] = join->from->records[record_of];
+    to->sources[s] = join->from->sources[record_of];
+    to->desirable[s] = kind;
+}
+
+static int64_t cut(const struct join *join, int64_t prompt, int64_t answer)
+{
+    int64_t room = join->max_length - prompt;
+    return join->max_length > 0 && answer > room ? (room > 0 ? room : 0) : answer;
+}
+
+/* Pairs are a desirable and an undesirable answer. */
+static uint8_t kind_of(const struct ebb_dataset *from, int64_t sample)
+{
+    return from->desirable ? from->desirable[sample] : (uint8_t)(sample % 2 == 0);
+}
+
+enum ebb_status ebb_dataset_add_kl(struct ebb_ctx *ctx, const struct ebb_dataset *from,
+                                   int64_t max_length, struct ebb_dataset **with)
+{
+    const int64_t count = from->count,
+                  step = from->group; /* of a pair the next is another prompt's */
+    EBB_TRY(ebb_dataset_create(ctx, 2 * count, 2 * from->tokens, true, with));
+    struct join join = {.from = from, .to = *with, .max_length = max_length};
+    for (int64_t i = 0; i < count; i++) {
+        int64_t other = (i + step) % count, start = join.token, prompt = prompt_length(from, i),
+                answer = prompt_length(from, other);
+        add_part(&join, i, 0, ebb_dataset_length(from, i));
+        end_sample(&join, start, i, kind_of(from, i));
+        start = join.token;
+        add_part(&join, i, 0, prompt);
+        add_part(&join, other, answer,
+                 answer + cut(&join, prompt, ebb_dataset_length(from, other) - answer));
+        end_sample(&join, start, i, EBB_DATASET_KL);
+    }
+    struct ebb_dataset *set = *with;
+    set->group = 2;
+    set->record_count = from->record_count;
+    set->format = from->format;
+    set->chat = from->chat;
+    ebb_dataset_sum(set);
+    return EBB_OK;
+}
