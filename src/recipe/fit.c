@@ -82,12 +82,18 @@ static enum ebb_status add_policies(const struct ebb_setup *setup, const struct 
 
 /* ---- table ----------------------------------------------------------------------------------- */
 
+/* The model beside the one that is trained. */
+static const char *second_kind(const struct ebb_setup *setup)
+{
+    return ebb_objective_prefers(&setup->request.objective) ? "reference" : "teacher";
+}
+
 static enum ebb_status add_head(const struct ebb_setup *setup, const struct ebb_engine *engine,
                                 struct ebb_str *out)
 {
     struct ebb_ctx *ctx = setup->ctx;
     const struct ebb_capacity *capacity = &setup->request.capacity;
-    const struct ebb_model_config *teacher = ebb_engine_teacher(engine);
+    const struct ebb_model_config *second = ebb_engine_teacher(engine);
     const struct ebb_adapter_config *adapter = ebb_engine_adapter(engine);
     int64_t trained = 0, all = 0;
     char number[SIZE_TEXT];
@@ -103,12 +109,11 @@ static enum ebb_status add_head(const struct ebb_setup *setup, const struct ebb_
                              ebb_text_count(trained, number, sizeof number)));
     else
         EBB_TRY(ebb_str_addf(ctx, out, "trained               every weight\n"));
-    if (teacher)
-        EBB_TRY(ebb_str_addf(ctx, out,
-                             "teacher               %s (%s, %lld layers, %s parameters)\n",
-                             setup->config->teacher_model_name_or_path, teacher->family->name,
-                             (long long)teacher->layers,
-                             ebb_text_count(ebb_model_config_parameters(teacher), number,
+    if (second)
+        EBB_TRY(ebb_str_addf(ctx, out, "%-22s%s (%s, %lld layers, %s parameters)\n",
+                             second_kind(setup), ebb_setup_second_name(setup), second->family->name,
+                             (long long)second->layers,
+                             ebb_text_count(ebb_model_config_parameters(second), number,
                                             sizeof number)));
     return ebb_str_addf(
         ctx, out, "micro-batch           up to %lld tokens in %lld document%s, the longest %lld\n",
@@ -213,17 +218,19 @@ json_t *ebb_fit_json(const struct ebb_setup *setup, const struct ebb_engine *eng
 {
     const struct ebb_plan *plan = ebb_engine_plan(engine);
     const struct ebb_capacity *capacity = &setup->request.capacity;
-    const struct ebb_model_config *teacher = ebb_engine_teacher(engine);
+    const struct ebb_model_config *second = ebb_engine_teacher(engine);
     int64_t trained = 0, all = 0;
     ebb_engine_parameters(engine, &trained, &all);
+    bool prefers = ebb_objective_prefers(&setup->request.objective);
     json_t *json = json_object();
     json = with(json, "model", json_string(setup->base_name));
     json = with(json, "dtype", json_string(ebb_dtype_name(setup->request.storage)));
     json = with(json, "parameters", json_integer(all));
     json = with(json, "trained_parameters", json_integer(trained));
-    if (teacher) {
-        json = with(json, "teacher", json_string(setup->config->teacher_model_name_or_path));
-        json = with(json, "teacher_parameters", json_integer(ebb_model_config_parameters(teacher)));
+    if (second) {
+        json = with(json, second_kind(setup), json_string(ebb_setup_second_name(setup)));
+        json = with(json, prefers ? "reference_parameters" : "teacher_parameters",
+                    json_integer(ebb_model_config_parameters(second)));
     }
     json = with(json, "tokens", json_integer(capacity->tokens));
     json = with(json, "documents", json_integer(capacity->docs));
