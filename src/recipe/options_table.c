@@ -437,8 +437,8 @@ static const struct ebb_option table[] = {
     {KEY(desirable_weight), .group = EBB_GROUP_PREFERENCES, .type = EBB_OPTION_FLOAT,
      .commands = DPO | PLAN, .text = "1", .low = 0, .high = 1000,
      .aliases = "kto_chosen_weight",
-     .help = "Of kto: the weight of good answers. The paper wants this weight times their number to "
-             "be 1 to 4/3 of the same of bad ones."},
+     .help = "Of kto: the weight of good answers. The paper wants this weight times their number "
+             "to be 1 to 4/3 of the same of bad ones."},
     {KEY(undesirable_weight), .group = EBB_GROUP_PREFERENCES, .type = EBB_OPTION_FLOAT,
      .commands = DPO | PLAN, .text = "1", .low = 0, .high = 1000,
      .aliases = "kto_rejected_weight",
