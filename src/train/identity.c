@@ -13,24 +13,29 @@
 enum { SAMPLED_MICROS = 4096, TEXT_BYTES = 512 };
 
 /* What each key is called in messages. Those of the second table may differ; the run is then
- * another from here on. */
+ * another from here on. `absent`: what a checkpoint says that was written before there was the key;
+ * NULL: it is a broken one. */
 struct key {
-    const char *key, *words;
+    const char *key, *words, *absent;
 };
+#define CROSS_ENTROPY "cross-entropy"
+#define NO_TEACHER    "none"
 static const struct key strict_keys[] = {
-    {"model", "another model"},
-    {"method", "another method"},
-    {"storage", "another storage type"},
-    {"weights", "other base weights"},
-    {"optimizer", "another optimizer"},
-    {"data", "other training data or another order of it"},
-    {"accumulation", "another gradient_accumulation_steps"},
-    {"seed", "another seed"},
-    {"world", "another number of processes"},
+    {"model", "another model", NULL},
+    {"method", "another method", NULL},
+    {"storage", "another storage type", NULL},
+    {"weights", "other base weights", NULL},
+    {"objective", "another loss", CROSS_ENTROPY},
+    {"teacher", "another teacher", NO_TEACHER},
+    {"optimizer", "another optimizer", NULL},
+    {"data", "other training data or another order of it", NULL},
+    {"accumulation", "another gradient_accumulation_steps", NULL},
+    {"seed", "another seed", NULL},
+    {"world", "another number of processes", NULL},
 };
 static const struct key soft_keys[] = {
-    {"schedule", "learning-rate schedule"},
-    {"optimizer_keys", "optimizer settings"},
+    {"schedule", "learning-rate schedule", NULL},
+    {"optimizer_keys", "optimizer settings", NULL},
 };
 
 /* ---- making one ------------------------------------------------------------------------------ */
@@ -43,13 +48,14 @@ static uint64_t mix(uint64_t hash, const void *data, size_t bytes)
 
 /* First, middle and last row of every weight as the engine holds it: enough to tell two models of
  * one shape apart. */
-static enum ebb_status hash_weights(const struct ebb_engine *engine, uint64_t *hash)
+static enum ebb_status hash_weights(const struct ebb_engine *engine, const struct ebb_net *net,
+                                    const struct ebb_weight_list *weights, uint64_t *hash)
 {
     enum ebb_status status = EBB_OK;
     *hash = 0;
-    for (int64_t i = 0; i < engine->weights.count && status == EBB_OK; i++) {
-        struct ebb_view view = ebb_decoder_weight(engine->net, i);
-        int64_t rows = engine->weights.items[i].rows,
+    for (int64_t i = 0; i < weights->count && status == EBB_OK; i++) {
+        struct ebb_view view = ebb_decoder_weight(net, i);
+        int64_t rows = weights->items[i].rows,
                 bytes = view.cols * ebb_dtype_bytes((enum ebb_dtype)view.dtype);
         const int64_t picks[3] = {0, rows / 2, rows - 1};
         void *row = ebb_mem_alloc(engine->ctx, (size_t)bytes);
@@ -129,6 +135,26 @@ static void describe_model(const struct ebb_model_config *c, char *out, size_t r
              c->vocab, c->tied ? ", tied head" : "", hash_config(c));
 }
 
+/* What a token's loss is: every number of it. */
+static void describe_objective(const struct ebb_objective *objective, char *out, size_t room)
+{
+    static const char *const names[EBB_DIVERGENCES] = {"forward KL",        "reverse KL",
+                                                       "generalised JSD",   "symmetric KL",
+                                                       "skewed forward KL", "skewed reverse KL"};
+    const struct ebb_distill_keys *keys = &objective->distill;
+    char ratio[EBB_TEXT_DOUBLE], beta[EBB_TEXT_DOUBLE], temperature[EBB_TEXT_DOUBLE];
+    if (!ebb_objective_distills(objective)) {
+        snprintf(out, room, CROSS_ENTROPY);
+        return;
+    }
+    bool weighed = keys->divergence > EBB_REVERSE_KL;
+    snprintf(out, room, "%s%s%s, kd_ratio %s, temperature %s%s", names[keys->divergence],
+             weighed ? " with beta " : "", weighed ? ebb_text_from_double(keys->beta, beta) : "",
+             ebb_text_from_double(keys->kd_ratio, ratio),
+             ebb_text_from_double(keys->temperature, temperature),
+             keys->scale_t2 ? ", times its square" : "");
+}
+
 static void describe_schedule(const struct ebb_schedule_keys *keys, int64_t total, char *out,
                               size_t room)
 {
@@ -172,8 +198,19 @@ static bool set_text(json_t *object, const char *key, const char *text)
 }
 
 struct hashes {
-    uint64_t weights, data;
+    uint64_t weights, teacher, data;
 };
+
+static void describe_teacher(const struct ebb_engine *engine, uint64_t hash, char *out, size_t room)
+{
+    if (engine->teacher == NULL) {
+        snprintf(out, room, NO_TEACHER);
+        return;
+    }
+    describe_model(engine->teacher, out, room);
+    size_t used = strlen(out);
+    snprintf(out + used, room - used, " (%016" PRIx64 ")", hash);
+}
 
 /* `text` is working memory. */
 static bool fill_identity(const struct ebb_trainer_request *request, int64_t total_steps,
@@ -188,6 +225,10 @@ static bool fill_identity(const struct ebb_trainer_request *request, int64_t tot
     ok = ok && set_text(identity, "storage", ebb_dtype_name(wanted->storage));
     snprintf(text, TEXT_BYTES, "%016" PRIx64, hashes->weights);
     ok = ok && set_text(identity, "weights", text);
+    describe_objective(&wanted->objective, text, TEXT_BYTES);
+    ok = ok && set_text(identity, "objective", text);
+    describe_teacher(engine, hashes->teacher, text, TEXT_BYTES);
+    ok = ok && set_text(identity, "teacher", text);
     snprintf(text, TEXT_BYTES, "%s%s%s", wanted->optimizer.sgd ? "SGD" : "AdamW",
              wanted->optimizer.sgd && wanted->optimizer.momentum > 0 ? " with momentum" : "",
              wanted->stochastic_rounding ? ", stochastic rounding" : "");
@@ -210,9 +251,13 @@ enum ebb_status ebb_identity_create(struct ebb_ctx *ctx, const struct ebb_traine
                                     int64_t total_steps, json_t **identity)
 {
     char text[TEXT_BYTES];
-    struct hashes hashes;
+    struct hashes hashes = {0};
+    const struct ebb_engine *engine = request->engine;
     *identity = NULL;
-    EBB_TRY(hash_weights(request->engine, &hashes.weights));
+    EBB_TRY(hash_weights(engine, engine->net, &engine->weights, &hashes.weights));
+    if (engine->teacher)
+        EBB_TRY(hash_weights(engine, ebb_decoder_teacher(engine->net), &engine->teacher_weights,
+                             &hashes.teacher));
     EBB_TRY(hash_data(ctx, request->train, &hashes.data));
     json_t *made = json_object();
     if (!made || !fill_identity(request, total_steps, &hashes, made, text)) {
@@ -225,12 +270,21 @@ enum ebb_status ebb_identity_create(struct ebb_ctx *ctx, const struct ebb_traine
 
 /* ---- comparing ------------------------------------------------------------------------------- */
 
+/* What the checkpoint has under a key. */
+static enum ebb_status had_text(struct ebb_ctx *ctx, const char *checkpoint, const json_t *saved,
+                                const struct key *key, const char **had)
+{
+    bool found = false;
+    *had = key->absent;
+    return ebb_json_string(ctx, checkpoint, saved, key->key, had, key->absent ? &found : NULL);
+}
+
 enum ebb_status ebb_identity_compare(struct ebb_ctx *ctx, const char *checkpoint,
                                      const json_t *saved, const json_t *now)
 {
     for (size_t i = 0; i < sizeof strict_keys / sizeof strict_keys[0]; i++) {
         const char *had = NULL, *has = json_string_value(json_object_get(now, strict_keys[i].key));
-        EBB_TRY(ebb_json_string(ctx, checkpoint, saved, strict_keys[i].key, &had, NULL));
+        EBB_TRY(had_text(ctx, checkpoint, saved, &strict_keys[i], &had));
         if (strcmp(had, has) != 0)
             return EBB_FAIL(
                 ctx, EBB_BAD_CONFIG,
@@ -240,7 +294,7 @@ enum ebb_status ebb_identity_compare(struct ebb_ctx *ctx, const char *checkpoint
     }
     for (size_t i = 0; i < sizeof soft_keys / sizeof soft_keys[0]; i++) {
         const char *had = NULL, *has = json_string_value(json_object_get(now, soft_keys[i].key));
-        EBB_TRY(ebb_json_string(ctx, checkpoint, saved, soft_keys[i].key, &had, NULL));
+        EBB_TRY(had_text(ctx, checkpoint, saved, &soft_keys[i], &had));
         if (strcmp(had, has) != 0)
             ebb_log(ctx, EBB_LOG_WARNING, "resume",
                     "the %s changes from here on: '%s' had '%s', this run has '%s'",
