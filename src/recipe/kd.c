@@ -199,6 +199,7 @@ static enum ebb_status set_up_teacher(struct ebb_ctx *ctx, struct ebb_options *o
     struct ebb_engine_request *request = &setup->request;
     struct ebb_objective *objective = &request->objective;
     EBB_TRY(ebb_setup_model(ctx, options, config, env, setup));
+    EBB_TRY(ebb_setup_time(setup, NULL));
     EBB_TRY(ebb_setup_tokenizer(setup));
     EBB_TRY(ebb_setup_data(setup));
     EBB_TRY(ebb_teacher_check_loader(ctx, setup->train));
@@ -246,6 +247,9 @@ static enum ebb_status write_teacher(struct ebb_setup *setup, struct ebb_engine 
             ebb_teacher_create(ctx, setup->config->save_teacher, setup->train_set, info, &writer);
     if (status == EBB_OK) status = run_teacher(setup, engine, writer, ids, logprobs);
     if (status == EBB_OK) status = ebb_teacher_finish(writer, info);
+    /* Finishing lent the writer's own, which is gone. */
+    info->name = setup->config->teacher_model_name_or_path;
+    info->data_time = setup->data_time;
     ebb_teacher_writer_free(ctx, writer);
     ebb_mem_free(ctx, ids);
     ebb_mem_free(ctx, logprobs);
@@ -278,6 +282,7 @@ enum ebb_status ebb_kd_save(struct ebb_ctx *ctx, struct ebb_options *options,
     EBB_TRY(set_up_teacher(ctx, options, config, env, setup));
     const struct ebb_objective *objective = &setup->request.objective;
     *info = (struct ebb_teacher_info){.name = config->teacher_model_name_or_path,
+                                      .data_time = setup->data_time,
                                       .k = objective->top_k,
                                       .dtype = objective->top_dtype,
                                       .temperature = objective->distill.temperature,

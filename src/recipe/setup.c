@@ -6,6 +6,7 @@
 #include <math.h>
 #include <poll.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/clock.h"
 #include "base/file.h"
@@ -180,6 +181,44 @@ enum ebb_status ebb_setup_tokenizer(struct ebb_setup *setup)
                         "the tokenizer in '%s' has %lld tokens, but the model's embedding has "
                         "%lld rows: they do not belong together",
                         setup->model_dir, (long long)tokens, (long long)setup->model->vocab);
+    return EBB_OK;
+}
+
+/* ---- the time -------------------------------------------------------------------------------- */
+
+/* It is kept as the clock on the wall showed it, so that another time zone shows the same day. */
+static enum ebb_status read_time(struct ebb_setup *setup, const char *format, const char *from)
+{
+    struct tm parts;
+    memset(&parts, 0, sizeof parts);
+    const char *end = strptime(setup->data_time, format, &parts);
+    parts.tm_isdst = -1; /* to be found out */
+    time_t now = mktime(&parts);
+    if (end == NULL || *end || now == (time_t)-1)
+        return EBB_FAIL(setup->ctx, EBB_BAD_FILE,
+                        "%s: 'data_time' is no time: '%s'\n"
+                        "try:   another one; this one was changed after it was written",
+                        from, setup->data_time);
+    setup->now = now;
+    return EBB_OK;
+}
+
+enum ebb_status ebb_setup_time(struct ebb_setup *setup, const char *resume)
+{
+    static const char format[] = "%Y-%m-%dT%H:%M:%S";
+    const char *saved = setup->config->teacher_logits;
+    char *text = setup->data_time;
+    struct tm parts;
+    time_t now = time(NULL);
+    if (resume)
+        EBB_TRY(ebb_checkpoint_data_time(setup->ctx, resume, text));
+    else if (saved)
+        EBB_TRY(ebb_teacher_data_time(setup->ctx, saved, text, EBB_DATA_TIME));
+    if (text[0]) return read_time(setup, format, resume ? resume : saved);
+    if (localtime_r(&now, &parts) == NULL || strftime(text, EBB_DATA_TIME, format, &parts) == 0)
+        return EBB_FAIL(setup->ctx, EBB_FAILED,
+                        "the clock shows no time that can be written down");
+    setup->now = now;
     return EBB_OK;
 }
 

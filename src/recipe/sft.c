@@ -8,7 +8,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -181,41 +180,13 @@ static enum ebb_status clear_output(const struct ebb_setup *setup)
 
 /* ---- plan ------------------------------------------------------------------------------------ */
 
-/* Chat templates may ask for the date. A run has one time, that of its first start, and goes on
- * with it: on another day its data would be other data. It is kept as the clock on the wall showed
- * it, so that another time zone shows the same day. */
-static enum ebb_status settle_time(struct ebb_setup *setup, const char *resume)
-{
-    static const char format[] = "%Y-%m-%dT%H:%M:%S";
-    char *text = setup->data_time;
-    struct tm parts;
-    time_t now = time(NULL);
-    memset(&parts, 0, sizeof parts);
-    if (resume) EBB_TRY(ebb_checkpoint_data_time(setup->ctx, resume, text));
-    if (text[0]) {
-        const char *end = strptime(text, format, &parts);
-        parts.tm_isdst = -1; /* to be found out */
-        now = mktime(&parts);
-        if (end == NULL || *end || now == (time_t)-1)
-            return EBB_FAIL(setup->ctx, EBB_BAD_FILE,
-                            "%s/trainer_state.json: 'data_time' is no time: '%s'\n"
-                            "try:   another checkpoint; this one was changed after it was written",
-                            resume, text);
-    } else if (localtime_r(&now, &parts) == NULL ||
-               strftime(text, EBB_DATA_TIME, format, &parts) == 0) {
-        return EBB_FAIL(setup->ctx, EBB_FAILED, "the clock shows no time that can be written down");
-    }
-    setup->now = now;
-    return EBB_OK;
-}
-
 static enum ebb_status set_up(struct ebb_ctx *ctx, struct ebb_options *options,
                               const struct ebb_config *config, const struct ebb_recipe_env *env,
                               const char *resume, struct ebb_setup *setup)
 {
     if (ebb_dpo_wanted(options, config)) setup->purpose = EBB_PURPOSE_PREFERENCE;
     EBB_TRY(ebb_setup_model(ctx, options, config, env, setup));
-    EBB_TRY(settle_time(setup, resume));
+    EBB_TRY(ebb_setup_time(setup, resume));
     if (ebb_setup_has_data(config) || config->eval_prompts) EBB_TRY(ebb_setup_tokenizer(setup));
     EBB_TRY(ebb_setup_poll(ctx, env));
     EBB_TRY(ebb_setup_data(setup));
