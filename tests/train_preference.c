@@ -58,8 +58,8 @@ static void check_direction(struct bench *b, const struct ebb_param *p, const fl
     double got = (loss[1] - loss[0]) / (2 * step);
     if (!(fabs(got - want) <= 0.01 * fabs(want) + 0.02 * sqrt(length)) || !(length > 0))
         fail_msg("%s, %s, %s: the gradient along %lld is %.6g, the differences' %.6g (norm %g)",
-                 b->c.dir + strlen(b->c.dir) - 10, loss_names[b->cell.loss], p->name,
-                 (long long)number, want, got, sqrt(length));
+                 b->cell.golden, loss_names[b->cell.loss], p->name, (long long)number, want, got,
+                 sqrt(length));
     free(start);
     free(direction);
 }
@@ -107,22 +107,27 @@ static void gradients_of_adapters_are_those_of_differences(void **state)
 
 /* ---- references ---- */
 
-/* Model and reference are the same: nobody wins. */
+/* Model and reference are the same: nobody wins. Weights with an adapter lie with its columns
+ * beside them, and a product over rows further apart may round differently (op/matmul.h): beside an
+ * adapter the two are equal but for that. */
 static void check_equal(const char *golden, enum ebb_dtype storage, enum ebb_preference loss,
                         enum ebb_reference reference, double mean)
 {
     struct bench b;
     struct cell cell = {golden, storage, loss, reference, .fresh = true};
     open_bench(&b, &cell);
+    double slack = !b.c.lora ? 0 : storage == EBB_F32 ? 1e-5 : 1e-2;
     for (int kind = 0; kind < 2; kind++) {
         struct ebb_sums sums = run_epoch(&b, kind ? EBB_PROGRAM_EVAL : EBB_PROGRAM_TRAIN);
         const struct ebb_preference_sums *p = &sums.preference;
-        if (p->margins != 0 || p->rewards_chosen != 0 || p->rewards_rejected != 0 || p->kl != 0)
-            fail_msg("%s, %s, %s: rewards %g and %g", golden, loss_names[loss],
-                     reference_names[reference], p->rewards_chosen, p->rewards_rejected);
-        if (!(fabs(sums.loss / (double)p->examples - mean) < 1e-12))
+        double each = (double)p->examples;
+        if (!(fabs(p->margins) / each <= slack && fabs(p->rewards_chosen) / each <= slack &&
+              fabs(p->rewards_rejected) / each <= slack && fabs(p->kl) / each <= slack))
+            fail_msg("%s, %s, %s: rewards %g and %g, kl %g", golden, loss_names[loss],
+                     reference_names[reference], p->rewards_chosen, p->rewards_rejected, p->kl);
+        if (!(fabs(sums.loss / each - mean) <= 10 * slack + 1e-12))
             fail_msg("%s, %s: the loss is %.17g, want %.17g", golden, loss_names[loss],
-                     sums.loss / (double)p->examples, mean);
+                     sums.loss / each, mean);
     }
     close_bench(&b);
 }
@@ -137,8 +142,8 @@ static void a_model_that_equals_its_reference_has_no_margin(void **state)
             check_equal("llama3", dtype, EBB_PREFERENCE_SIGMOID, (enum ebb_reference)reference,
                         none);
         for (int reference = EBB_REFERENCE_BASE; reference <= EBB_REFERENCE_GIVEN; reference++)
-            check_equal("llama3_lora", dtype, EBB_PREFERENCE_SIGMOID,
-                        (enum ebb_reference)reference, none);
+            check_equal("llama3_lora", dtype, EBB_PREFERENCE_SIGMOID, (enum ebb_reference)reference,
+                        none);
     }
     check_equal("llama3_lora", EBB_F32, EBB_PREFERENCE_HINGE, EBB_REFERENCE_BASE, 1);
     check_equal("qwen3", EBB_F32, EBB_PREFERENCE_IPO, EBB_REFERENCE_MODEL, pow(1 / 0.6, 2));
@@ -146,26 +151,46 @@ static void a_model_that_equals_its_reference_has_no_margin(void **state)
     check_equal("qwen3_lora", EBB_F32, EBB_PREFERENCE_KTO, EBB_REFERENCE_BASE, 0.5);
 }
 
-/* Where the reference comes from changes no bit. */
+static void near(double got, double want, double slack, const char *what)
+{
+    if (!(fabs(got - want) <= slack)) fail_msg("%s: %.12g, want %.12g", what, got, want);
+}
+
+/* The first step is equal up to rounding. */
+static void expect_near(const struct trace *want, const struct trace *got, double share,
+                        const char *what)
+{
+    double off = 0, norm = 0;
+    for (int64_t i = 0; i < want->values; i++) {
+        off += pow((double)(got->grads[i] - want->grads[i]), 2);
+        norm += pow((double)want->grads[i], 2);
+    }
+    near(sqrt(off), 0, share * sqrt(norm), what);
+    near(got->sums[0].loss, want->sums[0].loss, share * fabs(want->sums[0].loss), what);
+}
+
+/* Where the reference comes from changes no bit, or where it shares its weights with the adapter
+ * what rounding changes. */
 static void check_references(const char *golden, enum ebb_dtype storage, enum ebb_preference loss,
                              double dropout)
 {
-    struct trace want, got;
+    struct trace want, given, base;
     char what[120];
-    struct cell cell = {golden, storage, loss, EBB_REFERENCE_BASE, .dropout = dropout};
+    struct cell cell = {golden, storage, loss, EBB_REFERENCE_MODEL, .dropout = dropout};
+    snprintf(what, sizeof what, "%s, %s, %s", golden, ebb_dtype_name(storage), loss_names[loss]);
     trace_run(&cell, &want);
-    for (int reference = EBB_REFERENCE_MODEL; reference <= EBB_REFERENCE_GIVEN; reference++) {
-        cell.reference = (enum ebb_reference)reference;
-        trace_run(&cell, &got);
-        snprintf(what, sizeof what, "%s, %s, %s, reference %s", golden, ebb_dtype_name(storage),
-                 loss_names[loss], reference_names[reference]);
-        expect_same(&want, &got, what);
-        free_trace(&got);
-    }
+    cell.reference = EBB_REFERENCE_GIVEN;
+    trace_run(&cell, &given);
+    expect_same(&want, &given, what);
+    cell.reference = EBB_REFERENCE_BASE;
+    trace_run(&cell, &base);
+    expect_near(&want, &base, storage == EBB_F32 ? 1e-5 : 2e-2, what);
     free_trace(&want);
+    free_trace(&given);
+    free_trace(&base);
 }
 
-static void references_of_every_kind_give_the_same_bits(void **state)
+static void references_of_every_kind_are_the_same(void **state)
 {
     (void)state;
     for (int loss = 0; loss < EBB_PREFERENCES; loss++) {
@@ -210,11 +235,6 @@ static struct ebb_sums grads_of(const struct cell *cell, float **grads, int64_t 
     return sums;
 }
 
-static void near(double got, double want, double scale, const char *what)
-{
-    if (!(fabs(got - want) <= rounding * scale)) fail_msg("%s: %.12g, want %.12g", what, got, want);
-}
-
 /* The same pairs in other micro-batches. */
 static void check_arrangement(const struct cell *cell, const struct ebb_sums *want,
                               const float *want_grads, const char *what)
@@ -227,24 +247,24 @@ static void check_arrangement(const struct cell *cell, const struct ebb_sums *wa
         off += pow((double)(grads[i] - want_grads[i]), 2);
         norm += pow((double)want_grads[i], 2);
     }
-    near(sqrt(off), 0, sqrt(norm), what);
-    near(sums.loss, want->loss, fabs(want->loss), what);
+    near(sqrt(off), 0, rounding * sqrt(norm), what);
+    near(sums.loss, want->loss, rounding * fabs(want->loss), what);
     const struct ebb_preference_sums *p = &sums.preference, *q = &want->preference;
     assert_int_equal(sums.labels, want->labels);
     assert_int_equal(p->examples, PAIRS);
     assert_int_equal(p->accuracies, q->accuracies);
-    near(p->margins, q->margins, fabs(q->rewards_chosen) + fabs(q->rewards_rejected), what);
-    near(p->logps_chosen, q->logps_chosen, fabs(q->logps_chosen), what);
-    near(p->logps_rejected, q->logps_rejected, fabs(q->logps_rejected), what);
-    near(p->nll_chosen, q->nll_chosen, fabs(q->nll_chosen), what);
+    near(p->margins, q->margins, rounding * (fabs(q->rewards_chosen) + fabs(q->rewards_rejected)),
+         what);
+    near(p->logps_chosen, q->logps_chosen, rounding * fabs(q->logps_chosen), what);
+    near(p->logps_rejected, q->logps_rejected, rounding * fabs(q->logps_rejected), what);
+    near(p->nll_chosen, q->nll_chosen, rounding * fabs(q->nll_chosen), what);
     free(grads);
 }
 
 static void check_accumulation(const char *golden, enum ebb_preference loss, bool mute)
 {
     static const int64_t batches[] = {4, 3, 1};
-    struct cell cell = {golden,        EBB_F32,      loss, EBB_REFERENCE_MODEL,
-                        .batch = PAIRS, .mute = mute};
+    struct cell cell = {golden, EBB_F32, loss, EBB_REFERENCE_MODEL, .batch = PAIRS, .mute = mute};
     float *grads;
     int64_t values;
     char what[120];
@@ -335,8 +355,7 @@ static void half_a_pair_is_refused(void **state)
 static void answers_without_labels_count_and_train_nothing(void **state)
 {
     struct bench b;
-    struct cell cell = {"llama3", EBB_F32, EBB_PREFERENCE_SIGMOID, EBB_REFERENCE_MODEL,
-                        .batch = 2};
+    struct cell cell = {"llama3", EBB_F32, EBB_PREFERENCE_SIGMOID, EBB_REFERENCE_MODEL, .batch = 2};
     (void)state;
     for (int loss = 0; loss < EBB_PREFERENCES; loss++) {
         cell.loss = (enum ebb_preference)loss;
@@ -344,8 +363,7 @@ static void answers_without_labels_count_and_train_nothing(void **state)
         memset(b.data->trained, 0, (size_t)((b.data->stored + 31) / 32) * sizeof(uint32_t));
         struct ebb_sums sums = run_epoch(&b, EBB_PROGRAM_TRAIN);
         assert_int_equal(sums.labels, 0);
-        assert_int_equal(sums.preference.examples,
-                         loss == EBB_PREFERENCE_KTO ? 2 * PAIRS : PAIRS);
+        assert_int_equal(sums.preference.examples, loss == EBB_PREFERENCE_KTO ? 2 * PAIRS : PAIRS);
         assert_true(isfinite(sums.loss));
         assert_true(sums.preference.margins == 0 && sums.preference.logps_chosen == 0);
         float *grads = (float *)malloc((size_t)bench_values(&b) * sizeof *grads);
@@ -397,7 +415,7 @@ int main(void)
         cmocka_unit_test(gradients_of_all_weights_are_those_of_differences),
         cmocka_unit_test(gradients_of_adapters_are_those_of_differences),
         cmocka_unit_test(a_model_that_equals_its_reference_has_no_margin),
-        cmocka_unit_test(references_of_every_kind_give_the_same_bits),
+        cmocka_unit_test(references_of_every_kind_are_the_same),
         cmocka_unit_test(dropout_does_not_touch_the_reference),
         cmocka_unit_test(micro_batches_add_up_to_one_big_batch),
         cmocka_unit_test(a_pair_is_never_split),

@@ -10,7 +10,7 @@
 #include "train/feed.h"
 #include "train/trainer.h"
 
-enum { PAIRS = 8, LONGEST = 17, PAIR_STEPS = 4 };
+enum { PAIRS = 8, LONGEST = 17, PAIR_STEPS = 3 };
 
 static const char *const loss_names[EBB_PREFERENCES] = {"sigmoid", "ipo",   "hinge",
                                                         "orpo",    "simpo", "kto"};
@@ -28,6 +28,7 @@ struct cell {
     bool mute;              /* some answers have nothing that is trained */
     const struct mode *way; /* NULL: everything is kept */
     int64_t budget;         /* > 0: instead of a way */
+    int64_t whole;          /* > 0: bytes to reserve, of which the plan is to use its own only */
 };
 
 struct bench {
@@ -135,8 +136,8 @@ static inline void make_reference(struct bench *b)
     request.train = false;
     request.evaluate = true;
     struct ebb_engine *engine = kit_engine(b->c.ctx, &request);
-    kit_ok(b->c.ctx,
-           ebb_reference_create(b->c.ctx, engine, b->data, b->loader, -1, &b->given), "reference");
+    kit_ok(b->c.ctx, ebb_reference_create(b->c.ctx, engine, b->data, b->loader, -1, &b->given),
+           "reference");
     ebb_engine_free(engine);
 }
 
@@ -148,7 +149,35 @@ static inline void open_feed(struct bench *b)
     kit_ok(b->c.ctx, ebb_feed_create(b->c.ctx, b->engine, &sources, &b->feed), "feed");
 }
 
-static inline void open_bench(struct bench *b, const struct cell *cell)
+/* Memory keys of the cell. */
+static inline void set_memory(const struct cell *cell, struct ebb_engine_request *request)
+{
+    request->memory.gradient_checkpointing = request->memory.activation_offloading = EBB_FALSE;
+    if (cell->way) request->memory = cell->way->keys;
+    if (cell->way) request->memory.rules = cell->way->rules;
+    request->poison = cell->way != NULL && cell->whole == 0;
+    request->whole_budget = cell->whole > 0;
+    request->device_budget = cell->whole;
+    if (cell->budget == 0) return;
+    request->device_budget = cell->budget;
+    request->memory.gradient_checkpointing = request->memory.activation_offloading = EBB_AUTO;
+}
+
+static inline void close_bench(struct bench *b)
+{
+    struct ebb_ctx *ctx = b->c.ctx;
+    ebb_feed_free(ctx, b->feed);
+    ebb_engine_free(b->engine);
+    ebb_reference_free(ctx, &b->given);
+    ebb_loader_free(ctx, b->loader);
+    ebb_dataset_free(ctx, b->data);
+    ebb_adapter_config_clear(ctx, &b->adapter);
+    assert_int_equal(ebb_mem_bytes_now(ctx), 0);
+    kit_case_close(&b->c);
+}
+
+/* False, with nothing to close, where the budget is too small. */
+static inline bool try_bench(struct bench *b, const struct cell *cell)
 {
     memset(b, 0, sizeof *b);
     b->cell = *cell;
@@ -165,29 +194,25 @@ static inline void open_bench(struct bench *b, const struct cell *cell)
                                                .preference = keys_of(cell->loss),
                                                .reference = b->cell.reference};
     if (b->cell.reference == EBB_REFERENCE_MODEL) request.teacher_dir = b->c.model_dir;
-    request.memory.gradient_checkpointing = request.memory.activation_offloading = EBB_FALSE;
-    if (cell->way) request.memory = cell->way->keys;
-    if (cell->way) request.memory.rules = cell->way->rules;
-    if (cell->budget > 0) {
-        request.device_budget = cell->budget;
-        request.memory.gradient_checkpointing = request.memory.activation_offloading = EBB_AUTO;
+    set_memory(cell, &request);
+    kit_ok(b->c.ctx, ebb_engine_create(b->c.ctx, &request, &b->engine), "create");
+    const struct ebb_plan *plan = ebb_engine_plan(b->engine);
+    bool fits = plan->fits;
+    if (!fits) {
+        close_bench(b);
+        return false;
     }
-    request.poison = cell->way != NULL;
-    b->engine = kit_engine(b->c.ctx, &request);
+    for (int i = 0; i < EBB_PROGRAM_COUNT; i++)
+        if (plan->programs[i])
+            kit_ok(b->c.ctx, ebb_program_check(b->c.ctx, plan->programs[i]), "program check");
+    kit_ok(b->c.ctx, ebb_engine_open(b->engine), "open");
     open_feed(b);
+    return true;
 }
 
-static inline void close_bench(struct bench *b)
+static inline void open_bench(struct bench *b, const struct cell *cell)
 {
-    struct ebb_ctx *ctx = b->c.ctx;
-    ebb_feed_free(ctx, b->feed);
-    ebb_engine_free(b->engine);
-    ebb_reference_free(ctx, &b->given);
-    ebb_loader_free(ctx, b->loader);
-    ebb_dataset_free(ctx, b->data);
-    ebb_adapter_config_clear(ctx, &b->adapter);
-    assert_int_equal(ebb_mem_bytes_now(ctx), 0);
-    kit_case_close(&b->c);
+    assert_true(try_bench(b, cell));
 }
 
 /* ---- what is run ---- */
@@ -262,8 +287,7 @@ static inline void trace_run(const struct cell *cell, struct trace *trace)
         for (int64_t m = 0; m < 2; m++) run_micro(&b, EBB_PROGRAM_TRAIN, (uint64_t)s + 1, m);
         struct ebb_sums sums = ebb_engine_sums(b.engine);
         if (s == 0) read_all(b.engine, true, trace->grads);
-        double weight =
-            (double)ebb_objective_weight(ebb_engine_objective(b.engine), &sums);
+        double weight = (double)ebb_objective_weight(ebb_engine_objective(b.engine), &sums);
         assert_true(weight > 0);
         kit_ok(b.c.ctx, ebb_engine_update(b.engine, (uint64_t)s + 1, 1e-2, weight), "update");
         trace->sums[s] = ebb_engine_sums(b.engine);
