@@ -104,8 +104,7 @@ static inline void choose(struct setup *s, enum ebb_preference loss_type)
 {
     struct ebb_preference_keys keys = {.loss_type = loss_type, .beta = 0.5};
     s->keys = keys;
-    s->has_reference =
-        loss_type != EBB_PREFERENCE_ORPO && loss_type != EBB_PREFERENCE_SIMPO;
+    s->has_reference = loss_type != EBB_PREFERENCE_ORPO && loss_type != EBB_PREFERENCE_SIMPO;
     if (loss_type == EBB_PREFERENCE_SIMPO) s->keys.simpo_gamma = 0.7;
     if (loss_type == EBB_PREFERENCE_KTO) {
         s->keys.desirable_weight = 1.25;
@@ -127,18 +126,16 @@ static inline struct ebb_label_logprob logprob_args(const struct setup *s, bool 
 
 static inline struct ebb_preference_loss loss_args(const struct setup *s)
 {
-    struct ebb_preference_loss args = {.logprob = s->logprob,
-                                       .reference = s->has_reference ? s->reference
-                                                                     : ebb_view_none(),
-                                       .label_rows = s->label_rows,
-                                       .doc_starts = s->doc_starts,
-                                       .kinds = s->keys.loss_type == EBB_PREFERENCE_KTO
-                                                    ? s->kinds
-                                                    : ebb_view_none(),
-                                       .coefficient = s->coefficient,
-                                       .sums = s->sums,
-                                       .scratch = s->scratch,
-                                       .keys = s->keys};
+    struct ebb_preference_loss args = {
+        .logprob = s->logprob,
+        .reference = s->has_reference ? s->reference : ebb_view_none(),
+        .label_rows = s->label_rows,
+        .doc_starts = s->doc_starts,
+        .kinds = s->keys.loss_type == EBB_PREFERENCE_KTO ? s->kinds : ebb_view_none(),
+        .coefficient = s->coefficient,
+        .sums = s->sums,
+        .scratch = s->scratch,
+        .keys = s->keys};
     return args;
 }
 
@@ -264,9 +261,15 @@ static inline void oracle_pair(struct oracle *o, double c, double r, double c_re
     const struct ebb_preference_keys *keys = &o->s->keys;
     double beta = keys->beta, x = (c - r) - (c_ref - r_ref);
     switch (keys->loss_type) {
-    case EBB_PREFERENCE_SIGMOID: o->loss += smooth(keys->label_smoothing, beta * x); break;
-    case EBB_PREFERENCE_IPO: o->loss += pow(x - 1 / (2 * beta), 2); break;
-    case EBB_PREFERENCE_HINGE: o->loss += fmax(0, 1 - beta * x); break;
+    case EBB_PREFERENCE_SIGMOID:
+        o->loss += smooth(keys->label_smoothing, beta * x);
+        break;
+    case EBB_PREFERENCE_IPO:
+        o->loss += pow(x - 1 / (2 * beta), 2);
+        break;
+    case EBB_PREFERENCE_HINGE:
+        o->loss += fmax(0, 1 - beta * x);
+        break;
     case EBB_PREFERENCE_ORPO:
         o->loss += -c + beta * minus_log_sigmoid(log_odds(c) - log_odds(r));
         o->sums.nll_chosen -= c;
@@ -274,7 +277,8 @@ static inline void oracle_pair(struct oracle *o, double c, double r, double c_re
     case EBB_PREFERENCE_SIMPO:
         o->loss += smooth(keys->label_smoothing, beta * (c - r) - keys->simpo_gamma);
         break;
-    default: fail_msg("loss %d", (int)keys->loss_type);
+    default:
+        fail_msg("loss %d", (int)keys->loss_type);
     }
     oracle_report(o, true, c, c_ref);
     oracle_report(o, false, r, r_ref);

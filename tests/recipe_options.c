@@ -15,6 +15,7 @@
 #include "base/file.h"
 #include "data/packing.h"
 #include "optim/schedule.h"
+#include "op/distill.h"
 #include "recipe/options.h"
 
 /* ---- helpers --------------------------------------------------------------------------------- */
@@ -250,9 +251,9 @@ static void translated_spellings_name_a_row_and_a_value_it_takes(void **state)
                      at + left + (left < bytes));
             if (strcmp(from, "*") != 0) {
                 struct fixture f;
-                enum ebb_command command = option->commands & 1u << EBB_COMMAND_SFT
-                                               ? EBB_COMMAND_SFT
-                                               : EBB_COMMAND_GENERATE;
+                enum ebb_command command = EBB_COMMAND_SFT;
+                if (!(option->commands & 1u << command)) command = EBB_COMMAND_KD;
+                if (!(option->commands & 1u << command)) command = EBB_COMMAND_GENERATE;
                 begin(&f, command);
                 enum ebb_status wanted = strcmp(to, "!") == 0 ? EBB_UNSUPPORTED : EBB_OK;
                 assert_int_equal(ebb_options_set(f.options, spellings[i].key, from), wanted);
@@ -328,6 +329,98 @@ static void nested_mappings_of_torchtune_are_dotted_keys(void **state)
     end(&f);
 }
 
+/* What its recipe of distillation names beside the student, value by value. */
+static void a_distillation_of_torchtune_means_the_same(void **state)
+{
+    static const struct {
+        const char *component;
+        int wanted;
+    } losses[] = {{"ForwardKLLoss", EBB_FORWARD_KL},
+                  {"ForwardKLWithChunkedOutputLoss", EBB_FORWARD_KL},
+                  {"ReverseKLWithChunkedOutputLoss", EBB_REVERSE_KL},
+                  {"SymmetricKLWithChunkedOutputLoss", EBB_SYMMETRIC_KL}};
+    (void)state;
+    for (size_t i = 0; i < sizeof losses / sizeof losses[0]; i++) {
+        struct fixture f;
+        char text[1024];
+        bool symmetric = losses[i].wanted == EBB_SYMMETRIC_KL;
+        begin(&f, EBB_COMMAND_KD);
+        snprintf(text, sizeof text,
+                 "teacher_model:\n"
+                 "  _component_: torchtune.models.llama3_1.llama3_1_8b\n"
+                 "checkpointer:\n"
+                 "  checkpoint_dir: /student\n"
+                 "teacher_checkpointer:\n"
+                 "  _component_: torchtune.training.FullModelHFCheckpointer\n"
+                 "  checkpoint_dir: /teacher\n"
+                 "  checkpoint_files: [a.safetensors]\n"
+                 "  model_type: LLAMA3\n"
+                 "dataset: d.jsonl\n"
+                 "output_dir: o\n"
+                 "kd_loss:\n"
+                 "  _component_: torchtune.modules.loss.%s\n"
+                 "  num_output_chunks: 8\n"
+                 "%s"
+                 "kd_ratio: 0.25\n",
+                 losses[i].component, symmetric ? "  sym_kd_ratio: 0.75\n" : "");
+        if (ebb_options_text(f.options, "conf.yaml", text) != EBB_OK ||
+            ebb_options_check(f.options) != EBB_OK)
+            fail_msg("%s: %s", losses[i].component, ebb_error_text(f.ctx));
+        assert_string_equal(f.config.model_name_or_path, "/student");
+        assert_string_equal(f.config.teacher_model_name_or_path, "/teacher");
+        assert_int_equal(f.config.kd_loss, losses[i].wanted);
+        assert_float_equal(f.config.kd_ratio, 0.25, 0);
+        if (symmetric) assert_float_equal(f.config.beta, 0.75, 0);
+        assert_contains(f.log, "'teacher_model._component_' is not used");
+        assert_contains(f.log, "'kd_loss.num_output_chunks' is not used");
+        end(&f);
+    }
+}
+
+static void a_distillation_of_trl_means_the_same_or_stops(void **state)
+{
+    static const char *const refused[] = {"lmbda: 0.5\n", "seq_kd: true\n",
+                                          "disable_dropout: true\n"};
+    struct fixture f;
+    (void)state;
+    begin(&f, EBB_COMMAND_KD);
+    const char *text = "model_name_or_path: s\nteacher_model_name_or_path: t\n"
+                       "dataset_name: d.jsonl\noutput_dir: o\nlmbda: 0.0\nseq_kd: false\n"
+                       "kd_loss: jsd\nkd_ratio: 1\nbeta: 0.1\ntemperature: 0.9\n";
+    assert_int_equal(ebb_options_text(f.options, "conf.yaml", text), EBB_OK);
+    assert_int_equal(ebb_options_check(f.options), EBB_OK);
+    assert_int_equal(f.config.kd_loss, EBB_JSD);
+    assert_float_equal(f.config.beta, 0.1, 0);
+    assert_float_equal(f.config.temperature, 0.9, 0);
+    end(&f);
+    for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
+        begin(&f, EBB_COMMAND_KD);
+        assert_int_equal(ebb_options_text(f.options, "conf.yaml", refused[i]), EBB_UNSUPPORTED);
+        assert_contains(ebb_error_text(f.ctx), "is not offered");
+        ebb_error_clear(f.ctx);
+        end(&f);
+    }
+}
+
+/* A file of 'ebb kd' also serves 'ebb plan', which has to be told what is planned. */
+static void recipe_in_a_file_may_name_the_command(void **state)
+{
+    struct fixture f;
+    (void)state;
+    begin(&f, EBB_COMMAND_KD);
+    assert_int_equal(ebb_options_text(f.options, "conf.yaml", "recipe: kd\n"), EBB_OK);
+    end(&f);
+    begin(&f, EBB_COMMAND_EVAL);
+    assert_int_equal(ebb_options_text(f.options, "conf.yaml", "recipe: kd\nkd_ratio: 1\n"), EBB_OK);
+    assert_contains(f.log, "2 keys of 'ebb sft' are not used by 'ebb eval'");
+    end(&f);
+    begin(&f, EBB_COMMAND_SFT);
+    assert_int_equal(ebb_options_text(f.options, "conf.yaml", "recipe: kd\n"), EBB_BAD_CONFIG);
+    assert_contains(ebb_error_text(f.ctx), "'ebb sft' has no use for it");
+    ebb_error_clear(f.ctx);
+    end(&f);
+}
+
 /* It would change which weights are trained: never passed over. */
 static void modules_of_torchtune_stop_and_name_the_key(void **state)
 {
@@ -382,8 +475,8 @@ static void a_training_file_serves_evaluation_and_says_what_it_leaves(void **sta
                      EBB_OK);
     assert_contains(f.log, "conf.yaml: 4 keys of 'ebb sft' are not used by 'ebb eval'");
     end(&f);
-    assert_fails(EBB_COMMAND_EVAL, "temperature: 1\n", EBB_BAD_CONFIG,
-                 "key 'temperature' belongs to 'ebb generate'");
+    assert_fails(EBB_COMMAND_EVAL, "top_p: 1\n", EBB_BAD_CONFIG,
+                 "key 'top_p' belongs to 'ebb generate'");
     /* Rows are what is measured, as in training. */
     begin(&f, EBB_COMMAND_EVAL);
     assert_int_equal(read_text(&f, BASE "packing: true\npacking_strategy: wrapped\n"), EBB_OK);
@@ -812,10 +905,14 @@ static void ready_configurations_are_valid(void **state)
         if (bytes < 5 || strcmp(names[i] + bytes - 5, ".yaml") != 0) continue;
         char path[1024];
         snprintf(path, sizeof path, "%s/configs/%s", EBB_SOURCE_DIR, names[i]);
-        const enum ebb_command commands[] = {EBB_COMMAND_SFT, EBB_COMMAND_PLAN, EBB_COMMAND_EVAL};
+        bool kd = strncmp(names[i], "kd-", 3) == 0;
+        const enum ebb_command commands[] = {kd ? EBB_COMMAND_KD : EBB_COMMAND_SFT,
+                                             EBB_COMMAND_PLAN, EBB_COMMAND_EVAL};
         for (int k = 0; k < 3; k++) {
             struct fixture f;
             begin(&f, commands[k]);
+            /* Those of large models leave their data to the command line. */
+            if (kd) assert_int_equal(ebb_options_set(f.options, "dataset_name", "d.jsonl"), EBB_OK);
             if (ebb_options_file(f.options, path) != EBB_OK ||
                 ebb_options_check(f.options) != EBB_OK)
                 fail_msg("%s: %s", names[i], ebb_error_text(f.ctx));
@@ -931,6 +1028,9 @@ int main(void)
         cmocka_unit_test(values_remember_where_they_were_set),
         cmocka_unit_test(null_means_the_default),
         cmocka_unit_test(nested_mappings_of_torchtune_are_dotted_keys),
+        cmocka_unit_test(a_distillation_of_torchtune_means_the_same),
+        cmocka_unit_test(a_distillation_of_trl_means_the_same_or_stops),
+        cmocka_unit_test(recipe_in_a_file_may_name_the_command),
         cmocka_unit_test(modules_of_torchtune_stop_and_name_the_key),
         cmocka_unit_test(lists_of_names_are_taken_as_lists_and_as_text),
         cmocka_unit_test(sizes_and_shares_are_told_apart),

@@ -268,6 +268,57 @@ static void evaluation_is_recorded_and_restores_training(void **state)
     run_close(&run);
 }
 
+/* Both parts of the loss are recorded, of training and of evaluation, and make it up. */
+static void distillation_records_the_parts_of_its_loss(void **state)
+{
+    struct run run;
+    struct run_options o = {.lora = true, .teacher = "qwen3"};
+    o.distill = (struct ebb_distill_keys){.divergence = EBB_JSD,
+                                          .beta = 0.5,
+                                          .kd_ratio = 0.25,
+                                          .temperature = 1};
+    run_open(&run, &o, (const char *)*state, NULL);
+    run.request.eval_strategy = EBB_WHEN_STEPS;
+    run.request.eval_steps = 2;
+    run.request.max_steps = 30;
+    run_must(&run);
+    json_t *metrics = run_metrics(run.ctx, run.dir);
+    for (int64_t s = 1; s <= 30; s++) {
+        const json_t *step = run_record(metrics, s, false), *eval = run_record(metrics, s, true);
+        double loss = run_number(step, "loss"), ce = run_number(step, "ce_loss"),
+               kd = run_number(step, "kd_loss");
+        assert_true(fabs(loss - 0.75 * ce - 0.25 * kd) <= 1e-6 * loss && ce > 0 && kd > 0);
+        assert_true((eval != NULL) == (s % 2 == 0));
+        if (eval == NULL) continue;
+        loss = run_number(eval, "eval_loss");
+        ce = run_number(eval, "eval_ce_loss");
+        kd = run_number(eval, "eval_kd_loss");
+        assert_true(fabs(loss - 0.75 * ce - 0.25 * kd) <= 1e-6 * loss && ce > 0 && kd > 0);
+        assert_true(fabs(run_number(eval, "eval_perplexity") - exp(ce)) <= 1e-9 * exp(ce));
+    }
+    assert_true(run_number(run_record(metrics, 30, true), "eval_loss") <
+                run_number(run_record(metrics, 2, true), "eval_loss"));
+    json_decref(metrics);
+    run_close(&run);
+}
+
+/* Nothing of a teacher where there is none. */
+static void training_without_a_teacher_records_no_parts(void **state)
+{
+    struct run run;
+    struct run_options o = {.lora = true};
+    run_open(&run, &o, (const char *)*state, NULL);
+    run.request.eval_strategy = EBB_WHEN_STEPS;
+    run.request.eval_steps = 1;
+    run.request.max_steps = 1;
+    run_must(&run);
+    json_t *metrics = run_metrics(run.ctx, run.dir);
+    assert_null(json_object_get(run_record(metrics, 1, false), "kd_loss"));
+    assert_null(json_object_get(run_record(metrics, 1, true), "eval_ce_loss"));
+    json_decref(metrics);
+    run_close(&run);
+}
+
 static void epochs_evaluate_and_save_at_their_ends(void **state)
 {
     struct run run;
@@ -529,6 +580,8 @@ int main(void)
         CASE(accumulation_changes_nothing_but_rounding),
         CASE(broken_epochs_are_rounded_up_to_a_step),
         CASE(evaluation_is_recorded_and_restores_training),
+        CASE(distillation_records_the_parts_of_its_loss),
+        CASE(training_without_a_teacher_records_no_parts),
         CASE(epochs_evaluate_and_save_at_their_ends),
         CASE(early_stopping_ends_the_run_and_the_best_model_is_kept),
         CASE(save_total_limit_removes_the_oldest),

@@ -184,6 +184,30 @@ static void preferences_go_on_bit_for_bit(void **state)
     check_resume(run_path((const char *)*state, "kto", dir), &kto);
 }
 
+static struct run_options distillation(void)
+{
+    struct run_options o = {.lora = true, .teacher = "qwen3"};
+    o.distill = (struct ebb_distill_keys){.divergence = EBB_JSD,
+                                          .beta = 0.5,
+                                          .kd_ratio = 0.5,
+                                          .temperature = 2};
+    return o;
+}
+
+static void a_distillation_goes_on_bit_for_bit(void **state)
+{
+    const char *dir = (const char *)*state;
+    char path[700];
+    struct run_options o = distillation();
+    o.lora_dropout = 0.2;
+    check_resume(dir, &o);
+    struct run_options full = {.bf16 = true, .teacher = o.teacher, .distill = o.distill};
+    struct ebb_ctx *ctx = ebb_ctx_create();
+    run_ok(ctx, ebb_dir_create(ctx, run_path(dir, "full", path)), path);
+    ebb_ctx_free(ctx);
+    check_resume(path, &full);
+}
+
 static void resume_keeps_the_numerics_of_the_checkpoint(void **state)
 {
     const char *dir = (const char *)*state;
@@ -438,6 +462,81 @@ static void a_checkpoint_of_another_run_is_refused(void **state)
     expect_refused(dir, &weights, from, "other base weights", NULL);
 }
 
+/* Another value of each key that decides what a token's loss is; each is another loss. */
+static void another_loss_or_teacher_is_refused(void **state)
+{
+    const char *dir = (const char *)*state;
+    char straight[700], from[700], model[700], config[700];
+    struct run_options o = distillation(), plain = {.lora = true};
+    run_all(&o, run_path(dir, "straight", straight), NULL);
+    run_path(dir, "straight/checkpoint-4", from);
+    for (int key = 0; key < 5; key++) {
+        struct run_options other = distillation();
+        if (key == 0) other.distill.divergence = EBB_SYMMETRIC_KL;
+        if (key == 1) other.distill.beta = 0.25;
+        if (key == 2) other.distill.kd_ratio = 0.75;
+        if (key == 3) other.distill.temperature = 1;
+        if (key == 4) other.distill.scale_t2 = true;
+        expect_refused(dir, &other, from, "another loss", NULL);
+    }
+    expect_refused(dir, &plain, from, "another loss", NULL);
+    struct run_options teacher = distillation();
+    teacher.teacher = "llama2";
+    expect_refused(dir, &teacher, from, "another teacher", NULL);
+    /* The same shape, other weights. */
+    struct ebb_ctx *ctx = ebb_ctx_create();
+    snprintf(config, sizeof config, "%s/tests/golden/models/qwen3/config.json", EBB_SOURCE_DIR);
+    run_ok(ctx, ebb_model_init(ctx, config, NULL, run_path(dir, "model", model), EBB_F32, 3),
+           "init");
+    ebb_ctx_free(ctx);
+    teacher.teacher = model;
+    expect_refused(dir, &teacher, from, "another teacher", NULL);
+    /* The other way round: cross-entropy goes on as cross-entropy only. */
+    run_all(&plain, run_path(dir, "plain", straight), NULL);
+    run_path(dir, "plain/checkpoint-4", from);
+    expect_refused(dir, &o, from, "another loss", NULL);
+}
+
+/* Makes a checkpoint say nothing under these keys of its identity, as a whole checkpoint. */
+static void forget_keys(struct ebb_ctx *ctx, const char *checkpoint, const char *a, const char *b)
+{
+    char state[800], manifest[800], text[32];
+    int64_t bytes;
+    uint64_t hash;
+    json_t *json;
+    snprintf(state, sizeof state, "%s/trainer_state.json", checkpoint);
+    snprintf(manifest, sizeof manifest, "%s/manifest.json", checkpoint);
+    run_ok(ctx, ebb_json_load(ctx, state, &json), state);
+    assert_int_equal(json_object_del(json_object_get(json, "identity"), a), 0);
+    assert_int_equal(json_object_del(json_object_get(json, "identity"), b), 0);
+    run_ok(ctx, ebb_json_save(ctx, state, json), state);
+    json_decref(json);
+    run_ok(ctx, ebb_file_hash(ctx, state, &bytes, &hash), state);
+    snprintf(text, sizeof text, "%016llx", (unsigned long long)hash);
+    run_ok(ctx, ebb_json_load(ctx, manifest, &json), manifest);
+    json_t *entry = json_object_get(json_object_get(json, "files"), "trainer_state.json");
+    assert_int_equal(json_object_set_new(entry, "bytes", json_integer(bytes)), 0);
+    assert_int_equal(json_object_set_new(entry, "xxh3", json_string(text)), 0);
+    run_ok(ctx, ebb_json_save(ctx, manifest, json), manifest);
+    json_decref(json);
+}
+
+/* One of a time before there were losses to choose from says neither. */
+static void a_checkpoint_that_names_no_loss_is_of_cross_entropy(void **state)
+{
+    const char *dir = (const char *)*state;
+    char straight[700], resumed[700], from[700];
+    struct run_options o = {.lora = true}, taught = distillation();
+    struct ebb_ctx *ctx = ebb_ctx_create();
+    run_all(&o, run_path(dir, "straight", straight), NULL);
+    run_path(dir, "straight/checkpoint-4", from);
+    forget_keys(ctx, from, "objective", "teacher");
+    run_all(&o, run_path(dir, "resumed", resumed), from);
+    same_file(ctx, straight, resumed, "adapter_model.safetensors");
+    expect_refused(dir, &taught, from, "another loss", NULL);
+    ebb_ctx_free(ctx);
+}
+
 static void another_schedule_goes_on_with_a_warning(void **state)
 {
     const char *dir = (const char *)*state;
@@ -679,12 +778,15 @@ int main(int argc, char **argv)
         CASE(every_weight_in_bfloat16_goes_on_bit_for_bit),
         CASE(an_adapter_with_dropout_goes_on_bit_for_bit),
         CASE(preferences_go_on_bit_for_bit),
+        CASE(a_distillation_goes_on_bit_for_bit),
         CASE(resume_keeps_the_numerics_of_the_checkpoint),
         CASE(attention_of_the_numerics_may_be_older_but_not_impossible),
         CASE(a_signal_before_the_first_step_leaves_a_checkpoint),
         CASE(a_device_that_fails_leaves_the_last_checkpoint_and_says_so),
         CASE(a_broken_checkpoint_is_skipped_with_a_warning),
         CASE(a_checkpoint_of_another_run_is_refused),
+        CASE(another_loss_or_teacher_is_refused),
+        CASE(a_checkpoint_that_names_no_loss_is_of_cross_entropy),
         CASE(another_schedule_goes_on_with_a_warning),
         CASE(a_file_size_limit_leaves_nothing_half_written),
         CASE(a_full_disk_leaves_nothing_half_written),

@@ -31,6 +31,8 @@ struct run_options {
     const char *model_dir; /* wins over model */
     bool lora;
     bool bf16;
+    const char *teacher; /* golden model's name or an absolute path: distilled with `distill` */
+    struct ebb_distill_keys distill;
     bool offload;
     int64_t batch;   /* samples of a micro-batch; 0: 2 */
     int64_t samples; /* 0: RUN_SAMPLES */
@@ -48,7 +50,7 @@ struct run_options {
 
 struct run {
     struct ebb_ctx *ctx;
-    char dir[600], model_dir[600];
+    char dir[600], model_dir[600], teacher_dir[600];
     char log[8192]; /* warnings and errors, a line each */
     struct ebb_dataset *data, *eval_data;
     struct ebb_feed *feed, *eval_feed; /* NULL: none */
@@ -150,6 +152,12 @@ static inline void run_fill_engine(struct run *run, const struct run_options *o,
     request->streams = true;
     request->threads = o->threads > 0 ? o->threads : 1;
     request->seed = 11;
+    if (o->teacher) {
+        request->teacher_dir = run->teacher_dir;
+        request->objective.kind = EBB_OBJECTIVE_DISTILL;
+        request->objective.distill = o->distill;
+        request->objective.distill.vocab = RUN_VOCAB;
+    }
     if (o->offload) request->memory.activation_offloading = EBB_TRUE;
     const struct ebb_loader_facts *a = ebb_loader_describe(run->request.train);
     const struct ebb_loader_facts *b = ebb_loader_describe(run->request.eval);
@@ -157,7 +165,7 @@ static inline void run_fill_engine(struct run *run, const struct run_options *o,
     request->capacity.docs = a->docs_max > b->docs_max ? a->docs_max : b->docs_max;
     request->capacity.doc_tokens = a->longest > b->longest ? a->longest : b->longest;
     request->poison = o->poison;
-    request->objective = o->objective;
+    if (ebb_objective_prefers(&o->objective)) request->objective = o->objective;
     if (ebb_objective_has_second(&o->objective)) request->teacher_dir = run->model_dir;
     request->decode = o->cache_tokens > 0;
     request->capacity.cache_tokens = o->cache_tokens;
@@ -188,6 +196,9 @@ static inline void run_open(struct run *run, const struct run_options *o, const 
     snprintf(run->model_dir, sizeof run->model_dir, "%s/tests/golden/models/%s", EBB_SOURCE_DIR,
              o->model ? o->model : "llama3");
     if (o->model_dir) snprintf(run->model_dir, sizeof run->model_dir, "%s", o->model_dir);
+    if (o->teacher)
+        snprintf(run->teacher_dir, sizeof run->teacher_dir, "%s%s",
+                 o->teacher[0] == '/' ? "" : EBB_SOURCE_DIR "/tests/golden/models/", o->teacher);
     run->data = run_data(run->ctx, o, o->samples > 0 ? o->samples : RUN_SAMPLES, 1 + o->data_seed);
     struct run_options plain;
     memset(&plain, 0, sizeof plain);

@@ -4,9 +4,9 @@
     pip install torch
     python3 tools/golden_preference.py tests/golden/preference.json
 
-The formulas are written out here in PyTorch, in double precision, as TRL 0.24's trainers have them (DPOTrainer, CPOTrainer
-for SimPO, ORPOTrainer, KTOTrainer), and the gradients are autograd's. A mean over pairs or examples is a sum here, and
-ORPO's cross-entropy is the mean over a pair's own chosen labels instead of all tokens of the batch.
+The formulas are written out here in PyTorch, in double precision, as TRL 0.24's trainers have them (DPOTrainer,
+CPOTrainer for SimPO, ORPOTrainer, KTOTrainer), and the gradients are autograd's. A mean over pairs or examples is a sum
+here, and ORPO's cross-entropy is the mean over a pair's own chosen labels instead of all tokens of the batch.
 SPDX-License-Identifier: Apache-2.0
 """
 import json
@@ -106,7 +106,8 @@ def case(formula, has_reference, keys, logits, reference, targets):
     z = logits.double().clone().requires_grad_(True)
     facts = {"from": formula.__name__, "keys": keys}
     all_keys = {"label_smoothing": 0, "simpo_gamma": 0, **keys}
-    loss = formula(logprobs(z, targets), logprobs(reference.double(), targets) if has_reference else None, all_keys, facts)
+    reference = logprobs(reference.double(), targets) if has_reference else None
+    loss = formula(logprobs(z, targets), reference, all_keys, facts)
     (gradient,) = torch.autograd.grad(loss, z)
     facts["reference"] = has_reference
     facts["loss"] = loss.item()

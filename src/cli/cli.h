@@ -31,7 +31,9 @@ struct ebb_cli_command {
 
 /* In the order of help. */
 const struct ebb_cli_command *ebb_cli_commands(size_t *count);
-/* NULL after an error that names the nearest. */
+/* By its name, or by another that it goes by; NULL: none. */
+const struct ebb_cli_command *ebb_cli_named(const char *name);
+/* The same; NULL after an error that names the nearest. */
 const struct ebb_cli_command *ebb_cli_find(struct ebb_cli *cli, const char *name);
 
 enum ebb_status ebb_cli_sft(struct ebb_cli *cli);

@@ -18,7 +18,7 @@ static enum ebb_status list(struct ebb_cli *cli)
         if (strchr(files[i].name, '/')) continue;
         const char *text = files[i].text;
         size_t skip = strspn(text, "# ");
-        printf("  %-26s%.*s\n", files[i].name, (int)strcspn(text + skip, "\n"), text + skip);
+        printf("  %-31s%.*s\n", files[i].name, (int)strcspn(text + skip, "\n"), text + skip);
     }
     printf("\nShapes for 'ebb init SHAPE OUT_DIR':\n");
     for (size_t i = 0; i < count; i++) {

@@ -125,15 +125,6 @@ enum ebb_status ebb_cli_help_command(struct ebb_cli *cli, const char *name, cons
     return status;
 }
 
-static bool is_command(const char *name)
-{
-    size_t count;
-    const struct ebb_cli_command *commands = ebb_cli_commands(&count);
-    for (size_t i = 0; i < count; i++)
-        if (strcmp(commands[i].name, name) == 0) return true;
-    return false;
-}
-
 static const char *foreign_text(const char *key)
 {
     size_t count;
@@ -166,7 +157,7 @@ enum ebb_status ebb_cli_help(struct ebb_cli *cli)
     const char *name = cli->count > 0 ? cli->words[0] : NULL;
     struct ebb_str text = {0};
     enum ebb_status status;
-    if (name && is_command(name))
+    if (name && ebb_cli_named(name))
         return ebb_cli_help_command(cli, name, cli->count > 1 ? cli->words[1] : NULL);
     const struct ebb_option *option = name ? ebb_option_find(name) : NULL;
     const char *foreign = name && !option ? foreign_text(name) : NULL;

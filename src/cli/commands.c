@@ -26,20 +26,34 @@ static const struct ebb_cli_command commands[] = {
     {"version", "", "print version and libraries", ebb_cli_version, false},
 };
 
+/* Other names that commands go by. */
+static const char *const other_names[][2] = {{"distill", "kd"}};
+
 const struct ebb_cli_command *ebb_cli_commands(size_t *count)
 {
     *count = sizeof commands / sizeof commands[0];
     return commands;
 }
 
+const struct ebb_cli_command *ebb_cli_named(const char *name)
+{
+    for (size_t i = 0; i < sizeof other_names / sizeof other_names[0]; i++)
+        if (strcmp(other_names[i][0], name) == 0) name = other_names[i][1];
+    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++)
+        if (strcmp(commands[i].name, name) == 0) return &commands[i];
+    return NULL;
+}
+
 const struct ebb_cli_command *ebb_cli_find(struct ebb_cli *cli, const char *name)
 {
-    const char *names[sizeof commands / sizeof commands[0]];
-    size_t count = sizeof commands / sizeof commands[0];
-    for (size_t i = 0; i < count; i++) {
-        if (strcmp(commands[i].name, name) == 0) return &commands[i];
-        names[i] = commands[i].name;
-    }
+    enum { OTHERS = sizeof other_names / sizeof other_names[0] };
+    const char *names[sizeof commands / sizeof commands[0] + OTHERS];
+    size_t count = 0;
+    const struct ebb_cli_command *command = ebb_cli_named(name);
+    if (command) return command;
+    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++)
+        names[count++] = commands[i].name;
+    for (size_t i = 0; i < OTHERS; i++) names[count++] = other_names[i][0];
     const char *near = ebb_text_nearest(name, names, count);
     if (near)
         EBB_FAIL(cli->ctx, EBB_BAD_CONFIG,

@@ -146,9 +146,9 @@ enum ebb_status ebb_dataset_load(struct ebb_ctx *ctx, const struct ebb_tokenizer
 enum ebb_status ebb_dataset_from_ids(struct ebb_ctx *ctx, const int32_t *ids,
                                      const int64_t *lengths, const int64_t *prompts, int64_t count,
                                      struct ebb_dataset **dataset);
-/* Of answers with a verdict, or of pairs (whose answers are a desirable and an undesirable one): the
- * same, each followed by its prompt with the answer of the next prompt (the last one's is the first's),
- * cut to max_length (0: no bound), in groups of the two: KTO's data. `from` is not kept. The caller
+/* KTO's data, of answers with a verdict or of pairs (a desirable and an undesirable answer): the
+ * same answers, each followed by its prompt with the answer of the next prompt (after the last the
+ * first), cut to max_length (0: no bound), in groups of the two. `from` is not kept. The caller
  * frees. */
 enum ebb_status ebb_dataset_add_kl(struct ebb_ctx *ctx, const struct ebb_dataset *from,
                                    int64_t max_length, struct ebb_dataset **with);

@@ -128,30 +128,34 @@ static enum ebb_status check_dir(struct ebb_ctx *ctx, const char *dir,
                     dir);
 }
 
-/* A tensor [rows, cols], or [rows] where cols is 0. */
+/* "[4, 2]" */
+static const char *shape_text(int dims, const int64_t *shape, char *text, size_t room)
+{
+    size_t used = 0;
+    for (int d = 0; d < dims && used < room; d++)
+        used +=
+            (size_t)snprintf(text + used, room - used, "%s%" PRId64, d > 0 ? ", " : "[", shape[d]);
+    if (used < room) snprintf(text + used, room - used, "%s", dims > 0 ? "]" : "[]");
+    return text;
+}
+
 static enum ebb_status find(struct ebb_ctx *ctx, const struct ebb_teacher *teacher,
-                            const char *name, enum ebb_dtype dtype, int64_t rows, int64_t cols,
+                            const char *name, enum ebb_dtype dtype, int dims, const int64_t *shape,
                             const void **data)
 {
     const struct ebb_tensor_info *info = ebb_safetensors_find(teacher->file, name);
-    char wanted[64];
-    int dims = cols > 0 ? 2 : 1;
-    if (cols > 0)
-        snprintf(wanted, sizeof wanted, "[%" PRId64 ", %" PRId64 "]", rows, cols);
-    else
-        snprintf(wanted, sizeof wanted, "[%" PRId64 "]", rows);
+    char got[128], wanted[128];
+    shape_text(dims, shape, wanted, sizeof wanted);
     if (info == NULL)
         return EBB_FAIL(ctx, EBB_BAD_FILE, "%s: no tensor '%s', wanted %s %s", teacher->path, name,
                         ebb_dtype_name(dtype), wanted);
     if (info->dtype != dtype)
         return EBB_FAIL(ctx, EBB_BAD_FILE, "%s: tensor '%s' is %s, " EBB_TEACHER_JSON " wants %s",
                         teacher->path, name, ebb_dtype_name(info->dtype), ebb_dtype_name(dtype));
-    if (info->dims != dims || info->shape[0] != rows || (dims == 2 && info->shape[1] != cols))
-        return EBB_FAIL(ctx, EBB_BAD_FILE,
-                        "%s: tensor '%s' has %d dimensions, %" PRId64 " and %" PRId64
-                        " long, " EBB_TEACHER_JSON " wants %s",
-                        teacher->path, name, info->dims, info->dims > 0 ? info->shape[0] : 0,
-                        info->dims > 1 ? info->shape[1] : 0, wanted);
+    if (info->dims != dims || memcmp(info->shape, shape, (size_t)dims * sizeof *shape) != 0)
+        return EBB_FAIL(ctx, EBB_BAD_FILE, "%s: tensor '%s' is %s, " EBB_TEACHER_JSON " wants %s",
+                        teacher->path, name, shape_text(info->dims, info->shape, got, sizeof got),
+                        wanted);
     *data = info->data;
     return EBB_OK;
 }
@@ -160,11 +164,11 @@ static enum ebb_status open_tensors(struct ebb_ctx *ctx, struct ebb_teacher *tea
 {
     const struct ebb_teacher_info *info = &teacher->info;
     const void *offsets;
-    int64_t count = info->samples + 1;
+    const int64_t count = info->samples + 1, shape[] = {info->rows, info->k};
     EBB_TRY(ebb_safetensors_open_file(ctx, teacher->path, &teacher->file));
-    EBB_TRY(find(ctx, teacher, "offsets", EBB_I64, count, 0, &offsets));
-    EBB_TRY(find(ctx, teacher, "ids", EBB_I32, info->rows, info->k, &teacher->ids));
-    EBB_TRY(find(ctx, teacher, "logprobs", info->dtype, info->rows, info->k, &teacher->logprobs));
+    EBB_TRY(find(ctx, teacher, "offsets", EBB_I64, 1, &count, &offsets));
+    EBB_TRY(find(ctx, teacher, "ids", EBB_I32, 2, shape, &teacher->ids));
+    EBB_TRY(find(ctx, teacher, "logprobs", info->dtype, 2, shape, &teacher->logprobs));
     if (memcmp(offsets, teacher->offsets, (size_t)count * sizeof(int64_t)) == 0) return EBB_OK;
     return EBB_FAIL(ctx, EBB_BAD_FILE,
                     "%s: its 'offsets' are not those of the samples: it is damaged, or belongs to"

@@ -57,9 +57,11 @@ struct ebb_teacher_rows {
     const char *hint;       /* behind the message; "" for none */
     int64_t k, vocab;
     enum ebb_dtype dtype;
-    int64_t *seen; /* [vocab] the number of the last row that had the token */
-    int64_t number;
+    uint32_t number; /* of the last row, from 1 */
+    uint64_t *seen;  /* [EBB_TEACHER_SLOTS] a hash table: row's number << 32 | one of its tokens */
 };
+/* Four times the tokens of the longest row; a power of two. */
+enum { EBB_TEACHER_SLOTS = 4096 };
 /* Makes `seen`, which ebb_mem_free takes. The rest is set before. */
 enum ebb_status ebb_teacher_rows_open(struct ebb_teacher_rows *rows);
 enum ebb_status ebb_teacher_rows_check(struct ebb_teacher_rows *rows, int64_t sample, int64_t count,

@@ -2,6 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "data/teacher.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -10,6 +11,7 @@
 
 #include "base/file.h"
 #include "data/teacher_int.h"
+#include "op/distill.h"
 
 /* ---- counts ---- */
 
@@ -214,9 +216,32 @@ enum ebb_status ebb_teacher_document(struct ebb_ctx *ctx, const struct ebb_datas
 
 enum ebb_status ebb_teacher_rows_open(struct ebb_teacher_rows *rows)
 {
-    rows->seen = ebb_mem_alloc(rows->ctx, (size_t)rows->vocab * sizeof *rows->seen);
+    rows->seen = ebb_mem_alloc(rows->ctx, EBB_TEACHER_SLOTS * sizeof *rows->seen);
     rows->number = 0;
     return rows->seen == NULL ? EBB_NO_MEMORY : EBB_OK;
+}
+
+/* Slots of earlier rows count as empty, so that nothing is cleared between rows. */
+static void next_row(struct ebb_teacher_rows *rows)
+{
+    if (++rows->number != 0) return;
+    memset(rows->seen, 0, EBB_TEACHER_SLOTS * sizeof *rows->seen);
+    rows->number = 1;
+}
+
+/* Notes the token; false where the row had it before. */
+static bool is_new(struct ebb_teacher_rows *rows, int32_t id)
+{
+    uint64_t entry = (uint64_t)rows->number << 32 | (uint32_t)id;
+    uint32_t at = (uint32_t)id * 2654435769u >> 20; /* Fibonacci hashing to 12 bits */
+    static_assert(EBB_TEACHER_SLOTS == 1 << 12 && EBB_TEACHER_SLOTS >= 2 * EBB_DISTILL_TOPK,
+                  "a row leaves slots empty");
+    while (rows->seen[at] >> 32 == rows->number) {
+        if (rows->seen[at] == entry) return false;
+        at = (at + 1) % EBB_TEACHER_SLOTS;
+    }
+    rows->seen[at] = entry;
+    return true;
 }
 
 static enum ebb_status fail_token(const struct ebb_teacher_rows *rows, int64_t sample,
@@ -250,15 +275,13 @@ enum ebb_status ebb_teacher_rows_check(struct ebb_teacher_rows *rows, int64_t sa
                                        const int32_t *ids, const void *logprobs)
 {
     for (int64_t label = 0; label < count; label++) {
-        int64_t number = ++rows->number;
         float before = 0;
+        next_row(rows);
         for (int64_t i = label * rows->k; i < (label + 1) * rows->k; i++) {
-            int32_t id = ids[i];
             float value = ebb_teacher_logprob(rows->dtype, logprobs, i);
-            if (id < 0 || id >= rows->vocab || rows->seen[id] == number)
-                return fail_token(rows, sample, label, id);
+            if (ids[i] < 0 || ids[i] >= rows->vocab || !is_new(rows, ids[i]))
+                return fail_token(rows, sample, label, ids[i]);
             if (!(value <= before)) return fail_logprob(rows, sample, label, value, before);
-            rows->seen[id] = number;
             before = value;
         }
     }

@@ -9,86 +9,55 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include <math.h>
 
-#include "model/decoder_int.h"
+#include "model/decoder_emit_int.h"
 #include "op/attention.h"
-#include "op/cross_entropy.h"
-#include "op/distill.h"
 #include "op/dropout.h"
 #include "op/embed.h"
 #include "op/optimizer.h"
-#include "op/preference.h"
 #include "op/rmsnorm.h"
 #include "op/rotary.h"
 #include "op/rows.h"
 #include "op/swiglu.h"
-#include "op/topk.h"
 
-enum { RING_MAX = 4 };
-
-/* Buffers of a slot that is handled tile by tile. */
-struct ring {
-    struct ebb_matrix buffer[RING_MAX];
-    int count; /* 0: not open */
-};
-
-struct layer_state {
-    struct ebb_saved slot[EBB_DECODER_SLOTS];
-    struct ebb_saved lse; /* goes with slot o */
-    struct ebb_matrix
-        qk; /* q and k after norm and rotary, where the slot holds them before; tensor -1: none */
-    struct ring x2, gate_up;
-};
-
-struct emitter {
-    struct ebb_build *b;
-    const struct ebb_decoder *d;
-    const struct ebb_model_config *c;
-    enum ebb_dtype storage;
-    bool train; /* TRAIN, of the model that is trained */
-    bool base;  /* without its adapter */
-    int64_t tiles;
-    struct layer_state *at; /* [layers + 1]; the last has only x: the input of the final norm */
-    struct ebb_matrix dx;   /* gradient of the residual stream, in place down the layers */
-};
-
-static enum ebb_policy policy_of(const struct emitter *e, int64_t layer, enum ebb_decoder_slot slot)
+static enum ebb_policy policy_of(const struct ebb_emitter *e, int64_t layer,
+                                 enum ebb_decoder_slot slot)
 {
     if (!e->train || layer >= e->c->layers) return EBB_POLICY_RECOMPUTE;
     return (enum ebb_policy)e->b->policies->at[layer][slot];
 }
 
-static enum ebb_status new_tile(struct emitter *e, int64_t cols, const char *name, int64_t layer,
-                                struct ebb_matrix *m)
+static enum ebb_status new_tile(struct ebb_emitter *e, int64_t cols, const char *name,
+                                int64_t layer, struct ebb_matrix *m)
 {
     return ebb_build_matrix(e->b, cols, e->storage, true, name, layer, m);
 }
 
-static enum ebb_status new_whole(struct emitter *e, int64_t cols, enum ebb_dtype dtype,
-                                 const char *name, int64_t layer, struct ebb_matrix *m)
+enum ebb_status ebb_emit_whole(struct ebb_emitter *e, int64_t cols, enum ebb_dtype dtype,
+                               const char *name, int64_t layer, struct ebb_matrix *m)
 {
     return ebb_build_matrix(e->b, cols, dtype, false, name, layer, m);
 }
 
-static struct ebb_view vector_view(const struct emitter *e, int32_t tensor, int64_t n)
+static struct ebb_view vector_view(const struct ebb_emitter *e, int32_t tensor, int64_t n)
 {
     return tensor < 0 ? ebb_view_none() : ebb_tensor_view(tensor, e->storage, 0, 1, 0, n, n);
 }
 
-static struct ebb_view input_view(int32_t tensor, int64_t n)
+struct ebb_view ebb_emit_input(int32_t tensor, int64_t n)
 {
     return ebb_tensor_view(tensor, EBB_I32, 0, 1, 0, n, n);
 }
 
 /* The fp32 gradient of a parameter. */
-static struct ebb_view grad_view(const struct emitter *e, int32_t param)
+struct ebb_view ebb_emit_grad(const struct ebb_emitter *e, int32_t param)
 {
     if (param < 0) return ebb_view_none();
     const struct ebb_param *p = &e->d->net.params[param];
     return ebb_tensor_view(p->grad, EBB_F32, 0, p->w.rows, 0, p->w.cols, p->w.cols);
 }
 
-static enum ebb_status norm_tile(struct emitter *e, const struct ebb_decoder_vector *norm,
-                                 struct ebb_view x, struct ebb_view y)
+enum ebb_status ebb_emit_norm(struct ebb_emitter *e, const struct ebb_decoder_vector *norm,
+                              struct ebb_view x, struct ebb_view y)
 {
     struct ebb_rmsnorm_forward args = {.x = x,
                                        .w = vector_view(e, norm->w, x.cols),
@@ -97,15 +66,15 @@ static enum ebb_status norm_tile(struct emitter *e, const struct ebb_decoder_vec
     return ebb_build_op(e->b, EBB_OP_rmsnorm_forward, &args);
 }
 
-static enum ebb_status norm_backward_tile(struct emitter *e, const struct ebb_decoder_vector *norm,
-                                          struct ebb_view x, struct ebb_view dy, struct ebb_view dx,
-                                          bool overwrite)
+enum ebb_status ebb_emit_norm_backward(struct ebb_emitter *e, const struct ebb_decoder_vector *norm,
+                                       struct ebb_view x, struct ebb_view dy, struct ebb_view dx,
+                                       bool overwrite)
 {
     struct ebb_rmsnorm_backward args = {.x = x,
                                         .w = vector_view(e, norm->w, x.cols),
                                         .dy = dy,
                                         .dx = dx,
-                                        .dw = grad_view(e, norm->param),
+                                        .dw = ebb_emit_grad(e, norm->param),
                                         .eps = (float)e->c->norm_eps,
                                         .overwrite = overwrite};
     struct ebb_op_target target = ebb_numerics_target(e->b->numerics);
@@ -116,13 +85,13 @@ static enum ebb_status norm_backward_tile(struct emitter *e, const struct ebb_de
 
 /* ---- linear layers with adapters ---- */
 
-static bool has_dropout(const struct emitter *e)
+static bool has_dropout(const struct ebb_emitter *e)
 {
     return e->train && e->d->options.adapter && e->d->options.adapter->dropout > 0;
 }
 
 /* Columns that adapters add to a linear's input. */
-static int64_t tail_of(const struct emitter *e, const struct ebb_decoder_linear *linear)
+static int64_t tail_of(const struct ebb_emitter *e, const struct ebb_decoder_linear *linear)
 {
     return e->base ? 0 : linear->tail;
 }
@@ -134,15 +103,16 @@ static bool needs_input(const struct ebb_decoder_linear *linear)
 }
 
 /* A tile buffer for an adapter's input or its gradient under dropout; nothing without dropout. */
-static enum ebb_status new_dropout_tile(struct emitter *e, const struct ebb_decoder_linear *linear,
-                                        int64_t layer, struct ebb_matrix *m)
+static enum ebb_status new_dropout_tile(struct ebb_emitter *e,
+                                        const struct ebb_decoder_linear *linear, int64_t layer,
+                                        struct ebb_matrix *m)
 {
     m->tensor = -1;
     if (linear->tail == 0 || !has_dropout(e)) return EBB_OK;
     return new_tile(e, linear->in, "dropout", layer, m);
 }
 
-static enum ebb_status emit_dropout(struct emitter *e, uint32_t instance, struct ebb_view x,
+static enum ebb_status emit_dropout(struct ebb_emitter *e, uint32_t instance, struct ebb_view x,
                                     struct ebb_view y, bool accumulate)
 {
     struct ebb_dropout args = {.x = x,
@@ -153,14 +123,14 @@ static enum ebb_status emit_dropout(struct emitter *e, uint32_t instance, struct
     return ebb_build_op(e->b, EBB_OP_dropout, &args);
 }
 
-static struct ebb_view a_view(const struct emitter *e, const struct ebb_decoder_linear *linear,
+static struct ebb_view a_view(const struct ebb_emitter *e, const struct ebb_decoder_linear *linear,
                               int64_t row0, int64_t rows)
 {
     return ebb_tensor_view(linear->a, e->storage, row0, rows, 0, linear->in, linear->in);
 }
 
 /* Fills the tail columns of tile t of `in` [., in + tail] with scale dropout(x) A^T. */
-static enum ebb_status tail_tile(struct emitter *e, const struct ebb_decoder_linear *linear,
+static enum ebb_status tail_tile(struct ebb_emitter *e, const struct ebb_decoder_linear *linear,
                                  const struct ebb_matrix *in, int64_t t,
                                  const struct ebb_matrix *drop)
 {
@@ -191,7 +161,7 @@ static enum ebb_status tail_tile(struct emitter *e, const struct ebb_decoder_lin
 }
 
 /* y = in W^T + bias (+ add): tile t, tails included. */
-static enum ebb_status linear_tile(struct emitter *e, const struct ebb_decoder_linear *linear,
+static enum ebb_status linear_tile(struct ebb_emitter *e, const struct ebb_decoder_linear *linear,
                                    struct ebb_view in, struct ebb_view add, struct ebb_view y)
 {
     int64_t k = linear->in + tail_of(e, linear), stride = linear->in + linear->tail;
@@ -205,8 +175,8 @@ static enum ebb_status linear_tile(struct emitter *e, const struct ebb_decoder_l
     return ebb_build_matmul(e->b, &args);
 }
 
-static enum ebb_status weight_gradient(struct emitter *e, struct ebb_view dy, struct ebb_view in,
-                                       struct ebb_view grad, double scale)
+enum ebb_status ebb_emit_weight_gradient(struct ebb_emitter *e, struct ebb_view dy,
+                                         struct ebb_view in, struct ebb_view grad, double scale)
 {
     struct ebb_matmul args = {.a = dy,
                               .b = in,
@@ -221,25 +191,25 @@ static enum ebb_status weight_gradient(struct emitter *e, struct ebb_view dy, st
 
 /* One adapter's gradients and, under dropout, its share of the input's gradient. `in` and `d_in`
  * have tails. */
-static enum ebb_status adapter_backward(struct emitter *e, const struct ebb_decoder_linear *linear,
-                                        const struct ebb_decoder_part *part, int64_t t,
-                                        const struct ebb_matrix *in, struct ebb_view dy,
-                                        const struct ebb_matrix *d_in,
-                                        const struct ebb_matrix *drop)
+static enum ebb_status
+adapter_backward(struct ebb_emitter *e, const struct ebb_decoder_linear *linear,
+                 const struct ebb_decoder_part *part, int64_t t, const struct ebb_matrix *in,
+                 struct ebb_view dy, const struct ebb_matrix *d_in, const struct ebb_matrix *drop)
 {
     int64_t rank = e->d->options.adapter->rank;
     struct ebb_view dy_part = dy, x = ebb_matrix_tile(e->b, in, t, 0, linear->in);
     struct ebb_view d_tail = ebb_matrix_tile(e->b, d_in, t, linear->in + part->tail0, rank);
     dy_part.offset += part->row0 * ebb_dtype_bytes((enum ebb_dtype)dy.dtype);
     dy_part.cols = part->rows;
-    EBB_TRY(weight_gradient(e, dy_part,
-                            ebb_matrix_tile(e->b, in, t, linear->in + part->tail0, rank),
-                            grad_view(e, part->b_param), 1));
+    EBB_TRY(ebb_emit_weight_gradient(e, dy_part,
+                                     ebb_matrix_tile(e->b, in, t, linear->in + part->tail0, rank),
+                                     ebb_emit_grad(e, part->b_param), 1));
     if (drop->tensor < 0)
-        return weight_gradient(e, d_tail, x, grad_view(e, part->a_param), e->d->scale);
+        return ebb_emit_weight_gradient(e, d_tail, x, ebb_emit_grad(e, part->a_param), e->d->scale);
     struct ebb_view dropped = ebb_matrix_tile(e->b, drop, t, 0, linear->in);
     EBB_TRY(emit_dropout(e, part->instance, x, dropped, false));
-    EBB_TRY(weight_gradient(e, d_tail, dropped, grad_view(e, part->a_param), e->d->scale));
+    EBB_TRY(
+        ebb_emit_weight_gradient(e, d_tail, dropped, ebb_emit_grad(e, part->a_param), e->d->scale));
     struct ebb_matmul args = {.a = d_tail,
                               .b = a_view(e, linear, part->tail0, rank),
                               .bias = ebb_view_none(),
@@ -254,8 +224,9 @@ static enum ebb_status adapter_backward(struct emitter *e, const struct ebb_deco
 
 /* Tile t: d_in[., in + tail] = dy W, then whatever is trained. `in` (with its tail) may be NULL
  * where nothing is. */
-static enum ebb_status linear_backward(struct emitter *e, const struct ebb_decoder_linear *linear,
-                                       int64_t t, const struct ebb_matrix *in, struct ebb_view dy,
+static enum ebb_status linear_backward(struct ebb_emitter *e,
+                                       const struct ebb_decoder_linear *linear, int64_t t,
+                                       const struct ebb_matrix *in, struct ebb_view dy,
                                        const struct ebb_matrix *d_in, const struct ebb_matrix *drop)
 {
     int64_t k = linear->in + linear->tail;
@@ -267,11 +238,11 @@ static enum ebb_status linear_backward(struct emitter *e, const struct ebb_decod
                               .form = EBB_MATMUL_NN};
     EBB_TRY(ebb_build_matmul(e->b, &args));
     if (linear->param >= 0)
-        EBB_TRY(weight_gradient(e, dy, ebb_matrix_tile(e->b, in, t, 0, linear->in),
-                                grad_view(e, linear->param), 1));
+        EBB_TRY(ebb_emit_weight_gradient(e, dy, ebb_matrix_tile(e->b, in, t, 0, linear->in),
+                                         ebb_emit_grad(e, linear->param), 1));
     if (linear->bias_param >= 0) {
         struct ebb_op_target target = ebb_numerics_target(e->b->numerics);
-        struct ebb_column_sum sum = {.x = dy, .y = grad_view(e, linear->bias_param)};
+        struct ebb_column_sum sum = {.x = dy, .y = ebb_emit_grad(e, linear->bias_param)};
         sum.scratch = ebb_build_scratch(e->b, ebb_column_sum_scratch(dy.rows, dy.cols, &target));
         EBB_TRY(ebb_build_op(e->b, EBB_OP_column_sum, &sum));
     }
@@ -294,10 +265,11 @@ static enum ebb_status linear_backward(struct emitter *e, const struct ebb_decod
 /* ---- slots: where they are written in forward ---- */
 
 /* The whole matrix of a slot that is about to be produced; remembered where the policy keeps it. */
-static enum ebb_status produce_whole(struct emitter *e, int64_t layer, enum ebb_decoder_slot slot,
-                                     int64_t cols, const char *name, struct ebb_matrix *m)
+static enum ebb_status produce_whole(struct ebb_emitter *e, int64_t layer,
+                                     enum ebb_decoder_slot slot, int64_t cols, const char *name,
+                                     struct ebb_matrix *m)
 {
-    EBB_TRY(new_whole(e, cols, e->storage, name, layer, m));
+    EBB_TRY(ebb_emit_whole(e, cols, e->storage, name, layer, m));
     if (policy_of(e, layer, slot) != EBB_POLICY_KEEP) return EBB_OK;
     e->at[layer].slot[slot].device = *m;
     e->b->saved_bytes += e->b->capacity.tokens * cols * ebb_dtype_bytes(e->storage);
@@ -305,7 +277,7 @@ static enum ebb_status produce_whole(struct emitter *e, int64_t layer, enum ebb_
 }
 
 /* Sends tile t of a slot home, where that is its policy. */
-static enum ebb_status send_tile(struct emitter *e, int64_t layer, enum ebb_decoder_slot slot,
+static enum ebb_status send_tile(struct ebb_emitter *e, int64_t layer, enum ebb_decoder_slot slot,
                                  const struct ebb_matrix *from, int64_t t, const char *name)
 {
     if (policy_of(e, layer, slot) != EBB_POLICY_HOST) return EBB_OK;
@@ -317,22 +289,22 @@ static enum ebb_status send_tile(struct emitter *e, int64_t layer, enum ebb_deco
 
 static const char *const ring_names[EBB_DECODER_SLOTS] = {"x", "qkv", "o", "x2", "gate_up"};
 
-static struct ring *ring_of(struct emitter *e, int64_t layer, enum ebb_decoder_slot slot)
+static struct ebb_ring *ring_of(struct ebb_emitter *e, int64_t layer, enum ebb_decoder_slot slot)
 {
     return slot == EBB_DECODER_X2 ? &e->at[layer].x2 : &e->at[layer].gate_up;
 }
 
-static int64_t tiled_cols(const struct emitter *e, enum ebb_decoder_slot slot)
+static int64_t tiled_cols(const struct ebb_emitter *e, enum ebb_decoder_slot slot)
 {
     return slot == EBB_DECODER_X2 ? e->c->width : 2 * e->c->ffn;
 }
 
 /* Opens a slot's ring: its buffers and, in backward with the slot at home, the move of the first
  * tile. */
-static enum ebb_status ring_open(struct emitter *e, int64_t layer, enum ebb_decoder_slot slot,
+static enum ebb_status ring_open(struct ebb_emitter *e, int64_t layer, enum ebb_decoder_slot slot,
                                  bool forward)
 {
-    struct ring *ring = ring_of(e, layer, slot);
+    struct ebb_ring *ring = ring_of(e, layer, slot);
     enum ebb_policy policy = policy_of(e, layer, slot);
     if (ring->count > 0 || (policy == EBB_POLICY_KEEP && !forward)) return EBB_OK;
     int64_t cols = tiled_cols(e, slot);
@@ -350,10 +322,10 @@ static enum ebb_status ring_open(struct emitter *e, int64_t layer, enum ebb_deco
 
 /* The matrix that holds tile t. In backward it is filled where the slot was kept or comes in;
  * *made says whether. The next tile is asked for while this one is used. */
-static enum ebb_status ring_tile(struct emitter *e, int64_t layer, enum ebb_decoder_slot slot,
+static enum ebb_status ring_tile(struct ebb_emitter *e, int64_t layer, enum ebb_decoder_slot slot,
                                  int64_t t, bool forward, struct ebb_matrix *m, bool *made)
 {
-    struct ring *ring = ring_of(e, layer, slot);
+    struct ebb_ring *ring = ring_of(e, layer, slot);
     enum ebb_policy policy = policy_of(e, layer, slot);
     *made = !forward && policy != EBB_POLICY_RECOMPUTE;
     if (policy == EBB_POLICY_KEEP) {
@@ -371,34 +343,33 @@ static enum ebb_status ring_tile(struct emitter *e, int64_t layer, enum ebb_deco
 
 /* ---- attention half of a layer ---- */
 
-static enum ebb_status emit_rotary(struct emitter *e, int64_t layer, struct ebb_view x,
+static enum ebb_status emit_rotary(struct ebb_emitter *e, int64_t layer, struct ebb_view x,
                                    struct ebb_view y, bool cached)
 {
     const struct ebb_decoder_layer *l = &e->d->layers[layer];
-    struct ebb_rotary_forward args = {.x = x,
-                                      .positions = cached ? ebb_view_none()
-                                                          : input_view(e->d->net.inputs.positions,
-                                                                       e->b->capacity.tokens),
-                                      .table =
-                                          ebb_tensor_view(e->d->rope, EBB_F32, 0, e->d->rope_rows,
-                                                          0, e->c->head_dim, e->c->head_dim),
-                                      .q_norm = vector_view(e, l->q_norm.w, e->c->head_dim),
-                                      .k_norm = vector_view(e, l->k_norm.w, e->c->head_dim),
-                                      .y = y,
-                                      .heads = e->c->heads,
-                                      .kv_heads = e->c->kv_heads,
-                                      .head_dim = e->c->head_dim,
-                                      .eps = (float)e->c->norm_eps};
+    struct ebb_rotary_forward args = {
+        .x = x,
+        .positions = cached ? ebb_view_none()
+                            : ebb_emit_input(e->d->net.inputs.positions, e->b->capacity.tokens),
+        .table = ebb_tensor_view(e->d->rope, EBB_F32, 0, e->d->rope_rows, 0, e->c->head_dim,
+                                 e->c->head_dim),
+        .q_norm = vector_view(e, l->q_norm.w, e->c->head_dim),
+        .k_norm = vector_view(e, l->k_norm.w, e->c->head_dim),
+        .y = y,
+        .heads = e->c->heads,
+        .kv_heads = e->c->kv_heads,
+        .head_dim = e->c->head_dim,
+        .eps = (float)e->c->norm_eps};
     return ebb_build_op(e->b, EBB_OP_rotary_forward, &args);
 }
 
 /* q and k as attention reads them: a matrix of their own where the slot holds them before the
  * norm. */
-static enum ebb_status make_qk(struct emitter *e, int64_t layer, const struct ebb_matrix *qkv)
+static enum ebb_status make_qk(struct ebb_emitter *e, int64_t layer, const struct ebb_matrix *qkv)
 {
-    struct layer_state *s = &e->at[layer];
+    struct ebb_layer_state *s = &e->at[layer];
     if (!e->c->qk_norm || s->qk.tensor >= 0) return EBB_OK;
-    EBB_TRY(new_whole(e, e->d->qk_cols, e->storage, "qk", layer, &s->qk));
+    EBB_TRY(ebb_emit_whole(e, e->d->qk_cols, e->storage, "qk", layer, &s->qk));
     for (int64_t t = 0; t < e->tiles; t++)
         EBB_TRY(emit_rotary(e, layer, ebb_matrix_tile(e->b, qkv, t, 0, e->d->qk_cols),
                             ebb_matrix_tile(e->b, &s->qk, t, 0, e->d->qk_cols), false));
@@ -406,16 +377,16 @@ static enum ebb_status make_qk(struct emitter *e, int64_t layer, const struct eb
 }
 
 /* Normed input of a linear with its tail, tile t. */
-static enum ebb_status normed_tile(struct emitter *e, const struct ebb_decoder_vector *norm,
+static enum ebb_status normed_tile(struct ebb_emitter *e, const struct ebb_decoder_vector *norm,
                                    const struct ebb_decoder_linear *linear, struct ebb_view x,
                                    const struct ebb_matrix *n, int64_t t,
                                    const struct ebb_matrix *drop)
 {
-    EBB_TRY(norm_tile(e, norm, x, ebb_matrix_tile(e->b, n, t, 0, e->c->width)));
+    EBB_TRY(ebb_emit_norm(e, norm, x, ebb_matrix_tile(e->b, n, t, 0, e->c->width)));
     return tail_tile(e, linear, n, t, drop);
 }
 
-static enum ebb_status make_qkv(struct emitter *e, int64_t layer, const struct ebb_matrix *x,
+static enum ebb_status make_qkv(struct ebb_emitter *e, int64_t layer, const struct ebb_matrix *x,
                                 const struct ebb_matrix *qkv, bool forward)
 {
     const struct ebb_decoder_layer *l = &e->d->layers[layer];
@@ -437,7 +408,7 @@ static enum ebb_status make_qkv(struct emitter *e, int64_t layer, const struct e
     return EBB_OK;
 }
 
-static struct ebb_attention_shape attention_shape(const struct emitter *e, int64_t layer)
+static struct ebb_attention_shape attention_shape(const struct ebb_emitter *e, int64_t layer)
 {
     struct ebb_attention_shape shape = {.heads = e->c->heads,
                                         .kv_heads = e->c->kv_heads,
@@ -449,12 +420,12 @@ static struct ebb_attention_shape attention_shape(const struct emitter *e, int64
     return shape;
 }
 
-static struct ebb_view doc_view(const struct emitter *e)
+struct ebb_view ebb_emit_docs(const struct ebb_emitter *e)
 {
-    return input_view(e->d->net.inputs.doc_starts, e->b->capacity.docs + 1);
+    return ebb_emit_input(e->d->net.inputs.doc_starts, e->b->capacity.docs + 1);
 }
 
-static struct ebb_view attention_scratch(struct emitter *e, enum ebb_op op,
+static struct ebb_view attention_scratch(struct ebb_emitter *e, enum ebb_op op,
                                          const struct ebb_attention_shape *shape)
 {
     struct ebb_op_target target = ebb_numerics_target(e->b->numerics);
@@ -463,7 +434,7 @@ static struct ebb_view attention_scratch(struct emitter *e, enum ebb_op op,
                                                          capacity->doc_tokens, &target));
 }
 
-static enum ebb_status make_o(struct emitter *e, int64_t layer, const struct ebb_matrix *qkv,
+static enum ebb_status make_o(struct ebb_emitter *e, int64_t layer, const struct ebb_matrix *qkv,
                               const struct ebb_matrix *o, const struct ebb_matrix *lse)
 {
     EBB_TRY(make_qk(e, layer, qkv));
@@ -472,7 +443,7 @@ static enum ebb_status make_o(struct emitter *e, int64_t layer, const struct ebb
     args.q = ebb_matrix_all(e->b, qk, 0, e->d->o_cols);
     args.k = ebb_matrix_all(e->b, qk, e->d->o_cols, e->d->qk_cols - e->d->o_cols);
     args.v = ebb_matrix_all(e->b, qkv, e->d->qk_cols, e->d->qkv_cols - e->d->qk_cols);
-    args.doc_starts = doc_view(e);
+    args.doc_starts = ebb_emit_docs(e);
     args.o = ebb_matrix_all(e->b, o, 0, e->d->o_cols);
     args.lse = ebb_matrix_all(e->b, lse, 0, e->c->heads);
     args.scratch = attention_scratch(e, EBB_OP_attention_forward, &args.shape);
@@ -488,7 +459,7 @@ struct mlp {
     struct ebb_matrix o_drop, gate_up_drop, down_drop;
 };
 
-static enum ebb_status mlp_open(struct emitter *e, int64_t layer, bool forward, struct mlp *m)
+static enum ebb_status mlp_open(struct ebb_emitter *e, int64_t layer, bool forward, struct mlp *m)
 {
     const struct ebb_decoder_layer *l = &e->d->layers[layer];
     m->o_in.tensor = -1;
@@ -504,14 +475,14 @@ static enum ebb_status mlp_open(struct emitter *e, int64_t layer, bool forward, 
 }
 
 /* Closes the rings: a later pass over this layer opens new ones. */
-static void mlp_close(struct emitter *e, int64_t layer)
+static void mlp_close(struct ebb_emitter *e, int64_t layer)
 {
     e->at[layer].x2.count = 0;
     e->at[layer].gate_up.count = 0;
 }
 
 /* The input of the output projection, tile t: o itself, or a copy with room for the tail. */
-static enum ebb_status o_input(struct emitter *e, int64_t layer, const struct ebb_matrix *o,
+static enum ebb_status o_input(struct ebb_emitter *e, int64_t layer, const struct ebb_matrix *o,
                                const struct mlp *m, int64_t t, struct ebb_matrix *in)
 {
     const struct ebb_decoder_layer *l = &e->d->layers[layer];
@@ -524,7 +495,7 @@ static enum ebb_status o_input(struct emitter *e, int64_t layer, const struct eb
     return tail_tile(e, &l->o, in, t, &m->o_drop);
 }
 
-static enum ebb_status make_x2(struct emitter *e, int64_t layer, const struct ebb_matrix *x,
+static enum ebb_status make_x2(struct ebb_emitter *e, int64_t layer, const struct ebb_matrix *x,
                                const struct ebb_matrix *o, const struct mlp *m, int64_t t,
                                struct ebb_view x2)
 {
@@ -536,7 +507,7 @@ static enum ebb_status make_x2(struct emitter *e, int64_t layer, const struct eb
 }
 
 /* SiLU product with its tail, tile t. */
-static enum ebb_status make_act(struct emitter *e, int64_t layer, struct ebb_view gate_up,
+static enum ebb_status make_act(struct ebb_emitter *e, int64_t layer, struct ebb_view gate_up,
                                 const struct mlp *m, int64_t t)
 {
     const struct ebb_decoder_layer *l = &e->d->layers[layer];
@@ -548,7 +519,7 @@ static enum ebb_status make_act(struct emitter *e, int64_t layer, struct ebb_vie
 
 /* x2 and gate_up of tile t, from wherever they are; `n2` says whether the normed input is wanted
  * even if gate_up needs none. */
-static enum ebb_status mlp_inputs(struct emitter *e, int64_t layer, const struct ebb_matrix *x,
+static enum ebb_status mlp_inputs(struct ebb_emitter *e, int64_t layer, const struct ebb_matrix *x,
                                   const struct ebb_matrix *o, const struct mlp *m, int64_t t,
                                   bool forward, bool n2, struct ebb_view *x2,
                                   struct ebb_view *gate_up)
@@ -572,7 +543,7 @@ static enum ebb_status mlp_inputs(struct emitter *e, int64_t layer, const struct
 }
 
 /* The second half of a layer: from x and o to the next layer's x. */
-static enum ebb_status make_next(struct emitter *e, int64_t layer, const struct ebb_matrix *x,
+static enum ebb_status make_next(struct ebb_emitter *e, int64_t layer, const struct ebb_matrix *x,
                                  const struct ebb_matrix *o, const struct ebb_matrix *next,
                                  bool forward)
 {
@@ -593,11 +564,11 @@ static enum ebb_status make_next(struct emitter *e, int64_t layer, const struct 
 
 /* ---- forward ---- */
 
-static enum ebb_status embed(struct emitter *e, const struct ebb_matrix *x, bool forward)
+static enum ebb_status embed(struct ebb_emitter *e, const struct ebb_matrix *x, bool forward)
 {
     for (int64_t t = 0; t < e->tiles; t++) {
-        struct ebb_embed_forward args = {.ids = input_view(e->d->net.inputs.ids,
-                                                           e->b->capacity.tokens),
+        struct ebb_embed_forward args = {.ids = ebb_emit_input(e->d->net.inputs.ids,
+                                                               e->b->capacity.tokens),
                                          .table = ebb_tensor_view(e->d->embed, e->storage, 0,
                                                                   e->c->vocab, 0, e->c->width,
                                                                   e->c->width),
@@ -608,19 +579,19 @@ static enum ebb_status embed(struct emitter *e, const struct ebb_matrix *x, bool
     return EBB_OK;
 }
 
-static enum ebb_status produce_o(struct emitter *e, int64_t layer, struct ebb_matrix *o,
+static enum ebb_status produce_o(struct ebb_emitter *e, int64_t layer, struct ebb_matrix *o,
                                  struct ebb_matrix *lse)
 {
     EBB_TRY(produce_whole(e, layer, EBB_DECODER_O, e->d->o_cols, "o", o));
-    EBB_TRY(new_whole(e, e->c->heads, EBB_F32, "lse", layer, lse));
+    EBB_TRY(ebb_emit_whole(e, e->c->heads, EBB_F32, "lse", layer, lse));
     if (policy_of(e, layer, EBB_DECODER_O) != EBB_POLICY_KEEP) return EBB_OK;
     e->at[layer].lse.device = *lse;
     e->b->saved_bytes += e->b->capacity.tokens * e->c->heads * 4;
     return EBB_OK;
 }
 
-static enum ebb_status forward_layer(struct emitter *e, int64_t layer, const struct ebb_matrix *x,
-                                     struct ebb_matrix *next)
+static enum ebb_status forward_layer(struct ebb_emitter *e, int64_t layer,
+                                     const struct ebb_matrix *x, struct ebb_matrix *next)
 {
     struct ebb_matrix qkv, o, lse;
     EBB_TRY(produce_whole(e, layer, EBB_DECODER_QKV, e->d->qkv_cols, "qkv", &qkv));
@@ -635,365 +606,43 @@ static enum ebb_status forward_layer(struct emitter *e, int64_t layer, const str
     return make_next(e, layer, x, &o, next, true);
 }
 
-/* ---- head and loss ---- */
-
-struct head {
-    struct ebb_matrix raw, h, dh;      /* [chunk, C] before and after the norm, gradient */
-    struct ebb_matrix logits, dlogits; /* [chunk, V] */
-    int64_t chunk;
-};
-
-static enum ebb_status new_chunk(struct emitter *e, const struct head *head, int64_t cols,
-                                 enum ebb_dtype dtype, const char *name, struct ebb_matrix *m)
-{
-    m->dtype = dtype;
-    m->cols = cols;
-    m->tile = true;
-    return ebb_program_tensor(e->b->program, EBB_SPACE_DEVICE,
-                              head->chunk * cols * ebb_dtype_bytes(dtype), &m->tensor, "head.%s",
-                              name);
-}
-
-static struct ebb_view chunk_view(const struct emitter *e, const struct head *head,
-                                  const struct ebb_matrix *m, int64_t i)
-{
-    int64_t left = e->b->capacity.tokens - i * head->chunk;
-    struct ebb_view view =
-        ebb_tensor_view(m->tensor, m->dtype, 0, left < head->chunk ? left : head->chunk, 0, m->cols,
-                        m->cols);
-    view.extent = EBB_EXTENT_LABELS;
-    view.row0 = i * head->chunk;
-    return view;
-}
-
-static enum ebb_status head_open(struct emitter *e, bool train, struct head *head)
-{
-    int64_t chunk = e->b->numerics->head_chunk;
-    head->chunk = chunk < e->b->capacity.tokens ? chunk : e->b->capacity.tokens;
-    EBB_TRY(new_chunk(e, head, e->c->width, e->storage, "raw", &head->raw));
-    EBB_TRY(new_chunk(e, head, e->c->width, e->storage, "h", &head->h));
-    EBB_TRY(new_chunk(e, head, e->c->vocab, EBB_F32, "logits", &head->logits));
-    if (!train) return EBB_OK;
-    EBB_TRY(new_chunk(e, head, e->c->width, e->storage, "dh", &head->dh));
-    head->dlogits = head->logits;
-    if (e->storage == EBB_F32) return EBB_OK;
-    return new_chunk(e, head, e->c->vocab, e->storage, "dlogits", &head->dlogits);
-}
-
-static struct ebb_view label_rows_view(const struct emitter *e)
-{
-    return input_view(e->d->net.inputs.label_rows, e->b->capacity.tokens);
-}
-
-static struct ebb_view head_weight(const struct emitter *e)
-{
-    return ebb_tensor_view(e->d->head, e->storage, 0, e->c->vocab, 0, e->c->width, e->c->width);
-}
-
-static enum ebb_status head_logits(struct emitter *e, const struct head *head, int64_t i,
-                                   struct ebb_view x)
-{
-    struct ebb_view raw = chunk_view(e, head, &head->raw, i), h = chunk_view(e, head, &head->h, i);
-    struct ebb_gather_rows gather = {.x = x, .rows = label_rows_view(e), .y = raw};
-    EBB_TRY(ebb_build_op(e->b, EBB_OP_gather_rows, &gather));
-    EBB_TRY(norm_tile(e, &e->d->final_norm, raw, h));
-    struct ebb_matmul logits = {.a = h,
-                                .b = head_weight(e),
-                                .bias = ebb_view_none(),
-                                .add = ebb_view_none(),
-                                .y = chunk_view(e, head, &head->logits, i),
-                                .form = EBB_MATMUL_NT};
-    return ebb_build_matmul(e->b, &logits);
-}
-
-static enum ebb_status head_backward(struct emitter *e, const struct head *head, int64_t i)
-{
-    struct ebb_view dlogits = chunk_view(e, head, &head->dlogits, i),
-                    dh = chunk_view(e, head, &head->dh, i);
-    struct ebb_matmul args = {.a = dlogits,
-                              .b = head_weight(e),
-                              .bias = ebb_view_none(),
-                              .add = ebb_view_none(),
-                              .y = dh,
-                              .form = EBB_MATMUL_NN};
-    EBB_TRY(ebb_build_matmul(e->b, &args));
-    if (e->d->head_param >= 0)
-        EBB_TRY(weight_gradient(e, dlogits, chunk_view(e, head, &head->h, i),
-                                grad_view(e, e->d->head_param), 1));
-    EBB_TRY(
-        norm_backward_tile(e, &e->d->final_norm, chunk_view(e, head, &head->raw, i), dh, dh, true));
-    struct ebb_scatter_rows scatter = {.x = dh,
-                                       .rows = label_rows_view(e),
-                                       .y = ebb_matrix_all(e->b, &e->dx, 0, e->c->width)};
-    return ebb_build_op(e->b, EBB_OP_scatter_rows, &scatter);
-}
-
-static struct ebb_view sums_view(const struct emitter *e)
-{
-    int64_t bytes = (int64_t)sizeof(struct ebb_sums);
-    return ebb_tensor_view(e->d->net.inputs.sums, EBB_U8, 0, 1, 0, bytes, bytes);
-}
-
-static struct ebb_view targets_view(const struct emitter *e)
-{
-    return input_view(e->d->net.inputs.targets, e->b->capacity.tokens);
-}
-
-/* Chunk i of the rows of a label's likeliest tokens. */
-static struct ebb_view top_view(const struct emitter *e, const struct head *head, int64_t i,
-                                int32_t tensor, enum ebb_dtype dtype)
-{
-    int64_t k = e->d->options.objective.top_k, left = e->b->capacity.tokens - i * head->chunk;
-    struct ebb_view view = ebb_tensor_view(tensor, dtype, i * head->chunk,
-                                           left < head->chunk ? left : head->chunk, 0, k, k);
-    view.extent = EBB_EXTENT_LABELS;
-    view.row0 = i * head->chunk;
-    return view;
-}
-
-static enum ebb_status loss_of_targets(struct emitter *e, const struct head *head, int64_t i)
-{
-    struct ebb_op_target target = ebb_numerics_target(e->b->numerics);
-    struct ebb_cross_entropy loss = {.logits = chunk_view(e, head, &head->logits, i),
-                                     .targets = targets_view(e),
-                                     .label_rows = label_rows_view(e),
-                                     .dlogits = e->train ? chunk_view(e, head, &head->dlogits, i)
-                                                         : ebb_view_none(),
-                                     .sums = sums_view(e)};
-    loss.scratch = ebb_build_scratch(e->b, ebb_cross_entropy_scratch(loss.logits.rows, &target));
-    return ebb_build_op(e->b, EBB_OP_cross_entropy, &loss);
-}
-
-static enum ebb_status loss_of_teacher(struct emitter *e, const struct head *head,
-                                       struct ebb_view teacher, int64_t i)
-{
-    struct ebb_op_target target = ebb_numerics_target(e->b->numerics);
-    struct ebb_distill loss = {.logits = chunk_view(e, head, &head->logits, i),
-                               .teacher = teacher,
-                               .targets = targets_view(e),
-                               .label_rows = label_rows_view(e),
-                               .dlogits = e->train ? chunk_view(e, head, &head->dlogits, i)
-                                                   : ebb_view_none(),
-                               .sums = sums_view(e),
-                               .keys = e->d->options.objective.distill};
-    loss.scratch = ebb_build_scratch(e->b, ebb_distill_scratch(loss.logits.rows, &target));
-    return ebb_build_op(e->b, EBB_OP_distill, &loss);
-}
-
-static enum ebb_status loss_of_saved(struct emitter *e, const struct head *head, int64_t i)
-{
-    const struct ebb_objective *objective = &e->d->options.objective;
-    const struct ebb_net_inputs *in = &e->d->net.inputs;
-    struct ebb_op_target target = ebb_numerics_target(e->b->numerics);
-    struct ebb_distill_topk loss = {.logits = chunk_view(e, head, &head->logits, i),
-                                    .ids = top_view(e, head, i, in->top_ids, EBB_I32),
-                                    .logprobs = top_view(e, head, i, in->top_logprobs,
-                                                         objective->top_dtype),
-                                    .targets = targets_view(e),
-                                    .label_rows = label_rows_view(e),
-                                    .dlogits = e->train ? chunk_view(e, head, &head->dlogits, i)
-                                                        : ebb_view_none(),
-                                    .sums = sums_view(e),
-                                    .keys = objective->distill};
-    loss.scratch = ebb_build_scratch(e->b, ebb_distill_scratch(loss.logits.rows, &target));
-    return ebb_build_op(e->b, EBB_OP_distill_topk, &loss);
-}
-
-/* The usual loss, and each label's log-probability for who asked. */
-static enum ebb_status leave_logprobs(struct emitter *e, const struct head *head, int64_t i)
-{
-    int64_t tokens = e->b->capacity.tokens;
-    struct ebb_label_logprob args = {.logits = chunk_view(e, head, &head->logits, i),
-                                     .targets = targets_view(e),
-                                     .label_rows = label_rows_view(e),
-                                     .logprob = ebb_tensor_view(e->d->net.inputs.logprobs, EBB_F32,
-                                                                0, 1, 0, tokens, tokens),
-                                     .vocab = e->c->vocab};
-    EBB_TRY(ebb_build_op(e->b, EBB_OP_label_logprob, &args));
-    return loss_of_targets(e, head, i);
-}
-
-/* The usual loss, and each label's likeliest tokens for who saves them. */
-static enum ebb_status leave_top(struct emitter *e, const struct head *head, int64_t i)
-{
-    const struct ebb_objective *objective = &e->d->options.objective;
-    const struct ebb_net_inputs *in = &e->d->net.inputs;
-    struct ebb_topk args = {.logits = chunk_view(e, head, &head->logits, i),
-                            .ids = top_view(e, head, i, in->top_ids, EBB_I32),
-                            .logprobs =
-                                top_view(e, head, i, in->top_logprobs, objective->top_dtype),
-                            .temperature = objective->distill.temperature,
-                            .vocab = objective->distill.vocab};
-    EBB_TRY(ebb_build_op(e->b, EBB_OP_topk, &args));
-    return loss_of_targets(e, head, i);
-}
-
-/* The loss of chunk i by the objective and, in training, its gradient. */
-static enum ebb_status chunk_loss(struct emitter *e, const struct head *head,
-                                  struct ebb_view teacher, int64_t i)
-{
-    switch (e->d->options.objective.kind) {
-    case EBB_OBJECTIVE_DISTILL:
-        return loss_of_teacher(e, head, teacher, i);
-    case EBB_OBJECTIVE_SAVE_TEACHER:
-        return leave_top(e, head, i);
-    case EBB_OBJECTIVE_LOGPROB:
-        return leave_logprobs(e, head, i);
-    case EBB_OBJECTIVE_DISTILL_SAVED:
-        return e->train ? loss_of_saved(e, head, i) : loss_of_targets(e, head, i);
-    default:
-        return loss_of_targets(e, head, i);
-    }
-}
-
-/* The gradient of the last hidden states begins at zero: the head adds those of the label rows. */
-static enum ebb_status open_dx(struct emitter *e)
-{
-    if (!e->train) return EBB_OK;
-    EBB_TRY(new_whole(e, e->c->width, e->storage, "dx", -1, &e->dx));
-    struct ebb_fill zero = {.y = ebb_matrix_all(e->b, &e->dx, 0, e->c->width)};
-    return ebb_build_op(e->b, EBB_OP_fill, &zero);
-}
-
-/* Loss over all labels and, in training, its gradient with respect to x into e->dx. `t` and
- * `teacher_x`: the teacher and its last hidden states; NULL: none. */
-static enum ebb_status emit_head(struct emitter *e, const struct ebb_matrix *x, struct emitter *t,
-                                 const struct ebb_matrix *teacher_x)
-{
-    struct head head, teacher;
-    struct ebb_view logits = ebb_view_none();
-    EBB_TRY(head_open(e, e->train, &head));
-    if (t) EBB_TRY(head_open(t, false, &teacher));
-    EBB_TRY(open_dx(e));
-    for (int64_t i = 0; i * head.chunk < e->b->capacity.tokens; i++) {
-        if (t) {
-            EBB_TRY(head_logits(t, &teacher, i, ebb_matrix_all(e->b, teacher_x, 0, t->c->width)));
-            logits = chunk_view(t, &teacher, &teacher.logits, i);
-        }
-        EBB_TRY(head_logits(e, &head, i, ebb_matrix_all(e->b, x, 0, e->c->width)));
-        EBB_TRY(chunk_loss(e, &head, logits, i));
-        if (e->train) EBB_TRY(head_backward(e, &head, i));
-    }
-    return EBB_OK;
-}
-
-/* ---- head and loss of preferences ---- */
-
-/* A number of each label, [1, T] fp32. */
-static struct ebb_view label_vector(const struct emitter *e, int32_t tensor)
-{
-    int64_t tokens = e->b->capacity.tokens;
-    return ebb_tensor_view(tensor, EBB_F32, 0, 1, 0, tokens, tokens);
-}
-
-static enum ebb_status new_label_vector(struct emitter *e, const char *name, struct ebb_view *view)
-{
-    struct ebb_matrix m;
-    EBB_TRY(new_whole(e, 1, EBB_F32, name, -1, &m));
-    *view = label_vector(e, m.tensor);
-    return EBB_OK;
-}
-
-/* The log-probabilities of all labels' targets. */
-static enum ebb_status emit_logprobs(struct emitter *e, const struct head *head,
-                                     const struct ebb_matrix *x, struct ebb_view logprob)
-{
-    for (int64_t i = 0; i * head->chunk < e->b->capacity.tokens; i++) {
-        EBB_TRY(head_logits(e, head, i, ebb_matrix_all(e->b, x, 0, e->c->width)));
-        struct ebb_label_logprob args = {.logits = chunk_view(e, head, &head->logits, i),
-                                         .targets = targets_view(e),
-                                         .label_rows = label_rows_view(e),
-                                         .logprob = logprob,
-                                         .vocab = e->c->vocab};
-        EBB_TRY(ebb_build_op(e->b, EBB_OP_label_logprob, &args));
-    }
-    return EBB_OK;
-}
-
-/* The losses of all documents, and each label's coefficient. */
-static enum ebb_status sequence_loss(struct emitter *e, struct ebb_view logprob,
-                                     struct ebb_view reference, struct ebb_view coefficient)
-{
-    const struct ebb_net_inputs *in = &e->d->net.inputs;
-    const int64_t docs = e->b->capacity.docs;
-    struct ebb_op_target target = ebb_numerics_target(e->b->numerics);
-    struct ebb_preference_loss loss = {.logprob = logprob,
-                                       .reference = reference,
-                                       .label_rows = label_rows_view(e),
-                                       .doc_starts = doc_view(e),
-                                       .kinds = in->kinds < 0 ? ebb_view_none()
-                                                              : input_view(in->kinds, docs),
-                                       .coefficient = coefficient,
-                                       .sums = sums_view(e),
-                                       .keys = e->d->options.objective.preference};
-    loss.scratch = ebb_build_scratch(e->b, ebb_preference_loss_scratch(docs, &target));
-    return ebb_build_op(e->b, EBB_OP_preference_loss, &loss);
-}
-
-/* A sequence's loss takes all its labels, so their logits are made twice: once for the
- * log-probabilities, and again for the gradient. */
-static enum ebb_status emit_sequence_head(struct emitter *e, const struct ebb_matrix *x,
-                                          struct ebb_view reference)
-{
-    struct head head;
-    struct ebb_view logprob, coefficient;
-    EBB_TRY(head_open(e, e->train, &head));
-    EBB_TRY(new_label_vector(e, "logprob", &logprob));
-    EBB_TRY(new_label_vector(e, "coefficient", &coefficient));
-    EBB_TRY(emit_logprobs(e, &head, x, logprob));
-    EBB_TRY(sequence_loss(e, logprob, reference, coefficient));
-    EBB_TRY(open_dx(e));
-    for (int64_t i = 0; e->train && i * head.chunk < e->b->capacity.tokens; i++) {
-        EBB_TRY(head_logits(e, &head, i, ebb_matrix_all(e->b, x, 0, e->c->width)));
-        struct ebb_label_logprob_backward args = {.logits = chunk_view(e, &head, &head.logits, i),
-                                                  .targets = targets_view(e),
-                                                  .label_rows = label_rows_view(e),
-                                                  .coefficient = coefficient,
-                                                  .dlogits = chunk_view(e, &head, &head.dlogits, i),
-                                                  .vocab = e->c->vocab};
-        EBB_TRY(ebb_build_op(e->b, EBB_OP_label_logprob_backward, &args));
-        EBB_TRY(head_backward(e, &head, i));
-    }
-    return EBB_OK;
-}
-
 /* ---- backward: what a layer needs, from wherever it is ---- */
 
 /* Brings a slot in from its home, if it has one and is not on the device. */
-static enum ebb_status fetch(struct emitter *e, int64_t layer, struct ebb_saved *saved,
+static enum ebb_status fetch(struct ebb_emitter *e, int64_t layer, struct ebb_saved *saved,
                              const char *name)
 {
     if (saved->device.tensor >= 0 || saved->host.tensor < 0) return EBB_OK;
     struct ebb_matrix m;
-    EBB_TRY(new_whole(e, saved->host.cols, saved->host.dtype, name, layer, &m));
+    EBB_TRY(ebb_emit_whole(e, saved->host.cols, saved->host.dtype, name, layer, &m));
     EBB_TRY(ebb_saved_in(e->b, saved, &m, -1));
     saved->device = m;
     return EBB_OK;
 }
 
-static enum ebb_status fetch_o(struct emitter *e, int64_t layer)
+static enum ebb_status fetch_o(struct ebb_emitter *e, int64_t layer)
 {
     EBB_TRY(fetch(e, layer, &e->at[layer].slot[EBB_DECODER_O], "o"));
     return fetch(e, layer, &e->at[layer].lse, "lse");
 }
 
-static enum ebb_status need_o(struct emitter *e, int64_t layer);
+static enum ebb_status need_o(struct ebb_emitter *e, int64_t layer);
 
 /* Makes layer's input on the device, passing layers forward again as far down as need be. */
-static enum ebb_status need_x(struct emitter *e, int64_t layer)
+static enum ebb_status need_x(struct ebb_emitter *e, int64_t layer)
 {
     struct ebb_saved *saved = &e->at[layer].slot[EBB_DECODER_X];
     EBB_TRY(fetch(e, layer, saved, "x"));
     if (saved->device.tensor >= 0) return EBB_OK;
     struct ebb_matrix x;
     if (layer == 0) {
-        EBB_TRY(new_whole(e, e->c->width, e->storage, "x", 0, &x));
+        EBB_TRY(ebb_emit_whole(e, e->c->width, e->storage, "x", 0, &x));
         EBB_TRY(embed(e, &x, false));
     } else {
         EBB_TRY(need_x(e, layer - 1));
         EBB_TRY(need_o(e, layer - 1));
-        EBB_TRY(new_whole(e, e->c->width, e->storage, "x", layer, &x));
-        const struct layer_state *below = &e->at[layer - 1];
+        EBB_TRY(ebb_emit_whole(e, e->c->width, e->storage, "x", layer, &x));
+        const struct ebb_layer_state *below = &e->at[layer - 1];
         EBB_TRY(make_next(e, layer - 1, &below->slot[EBB_DECODER_X].device,
                           &below->slot[EBB_DECODER_O].device, &x, false));
     }
@@ -1001,28 +650,28 @@ static enum ebb_status need_x(struct emitter *e, int64_t layer)
     return EBB_OK;
 }
 
-static enum ebb_status need_qkv(struct emitter *e, int64_t layer)
+static enum ebb_status need_qkv(struct ebb_emitter *e, int64_t layer)
 {
     struct ebb_saved *saved = &e->at[layer].slot[EBB_DECODER_QKV];
     EBB_TRY(fetch(e, layer, saved, "qkv"));
     if (saved->device.tensor >= 0) return EBB_OK;
     struct ebb_matrix qkv;
     EBB_TRY(need_x(e, layer));
-    EBB_TRY(new_whole(e, e->d->qkv_cols, e->storage, "qkv", layer, &qkv));
+    EBB_TRY(ebb_emit_whole(e, e->d->qkv_cols, e->storage, "qkv", layer, &qkv));
     EBB_TRY(make_qkv(e, layer, &e->at[layer].slot[EBB_DECODER_X].device, &qkv, false));
     saved->device = qkv;
     return EBB_OK;
 }
 
-static enum ebb_status need_o(struct emitter *e, int64_t layer)
+static enum ebb_status need_o(struct ebb_emitter *e, int64_t layer)
 {
-    struct layer_state *s = &e->at[layer];
+    struct ebb_layer_state *s = &e->at[layer];
     EBB_TRY(fetch_o(e, layer));
     if (s->slot[EBB_DECODER_O].device.tensor >= 0) return EBB_OK;
     struct ebb_matrix o, lse;
     EBB_TRY(need_qkv(e, layer));
-    EBB_TRY(new_whole(e, e->d->o_cols, e->storage, "o", layer, &o));
-    EBB_TRY(new_whole(e, e->c->heads, EBB_F32, "lse", layer, &lse));
+    EBB_TRY(ebb_emit_whole(e, e->d->o_cols, e->storage, "o", layer, &o));
+    EBB_TRY(ebb_emit_whole(e, e->c->heads, EBB_F32, "lse", layer, &lse));
     EBB_TRY(make_o(e, layer, &s->slot[EBB_DECODER_QKV].device, &o, &lse));
     s->slot[EBB_DECODER_O].device = o;
     s->lse.device = lse;
@@ -1031,7 +680,7 @@ static enum ebb_status need_o(struct emitter *e, int64_t layer)
 
 /* Starts the moves that backward of `layer` will want, so that they run beside the layer above.
  * Follows the chain of layers that will have to be passed forward again. */
-static enum ebb_status prefetch(struct emitter *e, int64_t layer)
+static enum ebb_status prefetch(struct ebb_emitter *e, int64_t layer)
 {
     EBB_TRY(fetch(e, layer, &e->at[layer].slot[EBB_DECODER_QKV], "qkv"));
     EBB_TRY(fetch_o(e, layer));
@@ -1051,7 +700,7 @@ static enum ebb_status prefetch(struct emitter *e, int64_t layer)
 
 /* The gradient of the output projection's input, tile t: into d_o where that has room for the tail,
  * else by way of a tile that has. */
-static enum ebb_status backward_o(struct emitter *e, int64_t layer, const struct ebb_matrix *o,
+static enum ebb_status backward_o(struct ebb_emitter *e, int64_t layer, const struct ebb_matrix *o,
                                   const struct mlp *m, int64_t t, struct ebb_view dx,
                                   const struct ebb_matrix *d_tile, const struct ebb_matrix *d_o)
 {
@@ -1067,7 +716,8 @@ static enum ebb_status backward_o(struct emitter *e, int64_t layer, const struct
 }
 
 /* MLP and output projection: e->dx becomes the gradient of x2, d_o [T, H D (+ tail)] that of o. */
-static enum ebb_status backward_mlp(struct emitter *e, int64_t layer, const struct ebb_matrix *d_o)
+static enum ebb_status backward_mlp(struct ebb_emitter *e, int64_t layer,
+                                    const struct ebb_matrix *d_o)
 {
     const struct ebb_decoder_layer *l = &e->d->layers[layer];
     const struct ebb_matrix *x = &e->at[layer].slot[EBB_DECODER_X].device;
@@ -1089,19 +739,19 @@ static enum ebb_status backward_mlp(struct emitter *e, int64_t layer, const stru
                                           .dx = gate_up};
         EBB_TRY(ebb_build_op(e->b, EBB_OP_swiglu_backward, &act));
         EBB_TRY(linear_backward(e, &l->gate_up, t, &m.n2, gate_up, &d_n2, &m.gate_up_drop));
-        EBB_TRY(norm_backward_tile(e, &l->norm2, x2,
-                                   ebb_matrix_tile(e->b, &d_n2, t, 0, e->c->width), dx, false));
+        EBB_TRY(ebb_emit_norm_backward(e, &l->norm2, x2,
+                                       ebb_matrix_tile(e->b, &d_n2, t, 0, e->c->width), dx, false));
         EBB_TRY(backward_o(e, layer, o, &m, t, dx, &d_tile, d_o));
     }
     mlp_close(e, layer);
     return EBB_OK;
 }
 
-static enum ebb_status backward_attention(struct emitter *e, int64_t layer,
+static enum ebb_status backward_attention(struct ebb_emitter *e, int64_t layer,
                                           const struct ebb_matrix *d_o,
                                           const struct ebb_matrix *dqkv)
 {
-    const struct layer_state *s = &e->at[layer];
+    const struct ebb_layer_state *s = &e->at[layer];
     const struct ebb_matrix *qkv = &s->slot[EBB_DECODER_QKV].device,
                             *qk = e->c->qk_norm ? &s->qk : qkv;
     int64_t o_cols = e->d->o_cols, kv_cols = e->d->qk_cols - o_cols;
@@ -1112,7 +762,7 @@ static enum ebb_status backward_attention(struct emitter *e, int64_t layer,
     args.o = ebb_matrix_all(e->b, &s->slot[EBB_DECODER_O].device, 0, o_cols);
     args.lse = ebb_matrix_all(e->b, &s->lse.device, 0, e->c->heads);
     args.d_o = ebb_matrix_all(e->b, d_o, 0, o_cols);
-    args.doc_starts = doc_view(e);
+    args.doc_starts = ebb_emit_docs(e);
     args.dq = ebb_matrix_all(e->b, dqkv, 0, o_cols);
     args.dk = ebb_matrix_all(e->b, dqkv, o_cols, kv_cols);
     args.dv = ebb_matrix_all(e->b, dqkv, e->d->qk_cols, kv_cols);
@@ -1120,7 +770,7 @@ static enum ebb_status backward_attention(struct emitter *e, int64_t layer,
     return ebb_build_op(e->b, EBB_OP_attention_backward, &args);
 }
 
-static enum ebb_status rotary_backward_tile(struct emitter *e, int64_t layer,
+static enum ebb_status rotary_backward_tile(struct ebb_emitter *e, int64_t layer,
                                             const struct ebb_matrix *dqkv, int64_t t)
 {
     const struct ebb_decoder_layer *l = &e->d->layers[layer];
@@ -1131,14 +781,14 @@ static enum ebb_status rotary_backward_tile(struct emitter *e, int64_t layer,
         .x = norms ? ebb_matrix_tile(e->b, &e->at[layer].slot[EBB_DECODER_QKV].device, t, 0,
                                      e->d->qk_cols)
                    : ebb_view_none(),
-        .positions = input_view(e->d->net.inputs.positions, e->b->capacity.tokens),
+        .positions = ebb_emit_input(e->d->net.inputs.positions, e->b->capacity.tokens),
         .table = ebb_tensor_view(e->d->rope, EBB_F32, 0, e->d->rope_rows, 0, e->c->head_dim,
                                  e->c->head_dim),
         .q_norm = vector_view(e, l->q_norm.w, e->c->head_dim),
         .k_norm = vector_view(e, l->k_norm.w, e->c->head_dim),
         .dy = dy,
-        .dq_norm = grad_view(e, l->q_norm.param),
-        .dk_norm = grad_view(e, l->k_norm.param),
+        .dq_norm = ebb_emit_grad(e, l->q_norm.param),
+        .dk_norm = ebb_emit_grad(e, l->k_norm.param),
         .scratch = ebb_build_scratch(e->b, ebb_rotary_backward_scratch(dy.rows, e->c->head_dim,
                                                                        norms, &target)),
         .heads = e->c->heads,
@@ -1149,7 +799,8 @@ static enum ebb_status rotary_backward_tile(struct emitter *e, int64_t layer,
 }
 
 /* First norm and q, k, v projection: e->dx becomes the gradient of the layer's input. */
-static enum ebb_status backward_qkv(struct emitter *e, int64_t layer, const struct ebb_matrix *dqkv)
+static enum ebb_status backward_qkv(struct ebb_emitter *e, int64_t layer,
+                                    const struct ebb_matrix *dqkv)
 {
     const struct ebb_decoder_layer *l = &e->d->layers[layer];
     const struct ebb_matrix *x = &e->at[layer].slot[EBB_DECODER_X].device;
@@ -1164,14 +815,14 @@ static enum ebb_status backward_qkv(struct emitter *e, int64_t layer, const stru
             EBB_TRY(normed_tile(e, &l->norm1, &l->qkv, x_tile, &n1, t, &drop));
         EBB_TRY(linear_backward(e, &l->qkv, t, &n1,
                                 ebb_matrix_tile(e->b, dqkv, t, 0, e->d->qkv_cols), &d_n1, &drop));
-        EBB_TRY(norm_backward_tile(e, &l->norm1, x_tile,
-                                   ebb_matrix_tile(e->b, &d_n1, t, 0, e->c->width),
-                                   ebb_matrix_tile(e->b, &e->dx, t, 0, e->c->width), false));
+        EBB_TRY(ebb_emit_norm_backward(e, &l->norm1, x_tile,
+                                       ebb_matrix_tile(e->b, &d_n1, t, 0, e->c->width),
+                                       ebb_matrix_tile(e->b, &e->dx, t, 0, e->c->width), false));
     }
     return EBB_OK;
 }
 
-static enum ebb_status backward_layer(struct emitter *e, int64_t layer)
+static enum ebb_status backward_layer(struct ebb_emitter *e, int64_t layer)
 {
     struct ebb_matrix d_o, dqkv;
     int64_t d_o_cols = e->d->o_cols + e->d->layers[layer].o.tail;
@@ -1181,22 +832,22 @@ static enum ebb_status backward_layer(struct emitter *e, int64_t layer)
     EBB_TRY(need_qkv(e, layer));
     EBB_TRY(need_o(e, layer));
     if (e->b->prefetch > 0 && layer > 0) EBB_TRY(prefetch(e, layer - 1));
-    EBB_TRY(new_whole(e, d_o_cols, e->storage, "d_o", layer, &d_o));
+    EBB_TRY(ebb_emit_whole(e, d_o_cols, e->storage, "d_o", layer, &d_o));
     EBB_TRY(backward_mlp(e, layer, &d_o));
     EBB_TRY(make_qk(e, layer, &e->at[layer].slot[EBB_DECODER_QKV].device));
-    EBB_TRY(new_whole(e, e->d->qkv_cols, e->storage, "dqkv", layer, &dqkv));
+    EBB_TRY(ebb_emit_whole(e, e->d->qkv_cols, e->storage, "dqkv", layer, &dqkv));
     EBB_TRY(backward_attention(e, layer, &d_o, &dqkv));
     return backward_qkv(e, layer, &dqkv);
 }
 
-static enum ebb_status embed_backward(struct emitter *e)
+static enum ebb_status embed_backward(struct ebb_emitter *e)
 {
     if (e->d->embed_param < 0) return EBB_OK;
     struct ebb_op_target target = ebb_numerics_target(e->b->numerics);
     struct ebb_embed_backward args = {
-        .ids = input_view(e->d->net.inputs.ids, e->b->capacity.tokens),
+        .ids = ebb_emit_input(e->d->net.inputs.ids, e->b->capacity.tokens),
         .dx = ebb_matrix_all(e->b, &e->dx, 0, e->c->width),
-        .dtable = grad_view(e, e->d->embed_param),
+        .dtable = ebb_emit_grad(e, e->d->embed_param),
         .scratch =
             ebb_build_scratch(e->b, ebb_embed_backward_scratch(e->b->capacity.tokens, &target))};
     return ebb_build_op(e->b, EBB_OP_embed_backward, &args);
@@ -1205,7 +856,7 @@ static enum ebb_status embed_backward(struct emitter *e)
 /* ---- programs ---- */
 
 /* Embedding and all layers: *x is the last one's output. */
-static enum ebb_status forward(struct emitter *e, struct ebb_matrix *x)
+static enum ebb_status forward(struct ebb_emitter *e, struct ebb_matrix *x)
 {
     struct ebb_matrix next;
     EBB_TRY(produce_whole(e, 0, EBB_DECODER_X, e->c->width, "x", x));
@@ -1217,39 +868,24 @@ static enum ebb_status forward(struct emitter *e, struct ebb_matrix *x)
     return EBB_OK;
 }
 
-/* What a reference leaves of itself. */
-static enum ebb_status emit_reference(struct emitter *e, struct emitter *second,
-                                      struct ebb_view *reference)
-{
-    struct ebb_matrix x;
-    struct head head;
-    *reference = ebb_view_none();
-    if (e->d->net.inputs.logprobs >= 0) *reference = label_vector(e, e->d->net.inputs.logprobs);
-    if (!second) return EBB_OK;
-    EBB_TRY(new_label_vector(second, "reference", reference));
-    EBB_TRY(forward(second, &x));
-    EBB_TRY(head_open(second, false, &head));
-    return emit_logprobs(second, &head, &x, *reference);
-}
-
 /* Forward of the model and, before it, of what it is compared with: a teacher leaves its last
  * hidden states, a reference a number a label, and nothing else of them stands while the model
  * saves. Then the loss. */
-static enum ebb_status emit_forward(struct emitter *e, struct emitter *second)
+static enum ebb_status emit_forward(struct ebb_emitter *e, struct ebb_emitter *second)
 {
     struct ebb_matrix x, second_x;
-    struct ebb_view reference;
-    if (ebb_objective_prefers(&e->d->options.objective)) {
-        EBB_TRY(emit_reference(e, second, &reference));
-        EBB_TRY(forward(e, &x));
-        return emit_sequence_head(e, &x, reference);
-    }
     if (second) EBB_TRY(forward(second, &second_x));
+    if (ebb_objective_prefers(&e->d->options.objective)) {
+        struct ebb_view reference = ebb_head_given_reference(e);
+        if (second) EBB_TRY(ebb_head_emit_reference(second, &second_x, &reference));
+        EBB_TRY(forward(e, &x));
+        return ebb_head_emit_sequences(e, &x, reference);
+    }
     EBB_TRY(forward(e, &x));
-    return emit_head(e, &x, second, &second_x);
+    return ebb_head_emit(e, &x, second, &second_x);
 }
 
-static enum ebb_status emit_training(struct emitter *e, struct emitter *second)
+static enum ebb_status emit_training(struct ebb_emitter *e, struct ebb_emitter *second)
 {
     EBB_TRY(emit_forward(e, second));
     if (!e->train) return EBB_OK;
@@ -1258,7 +894,7 @@ static enum ebb_status emit_training(struct emitter *e, struct emitter *second)
 }
 
 /* Keys and values of a layer into its caches, attention over them, output in `o`. */
-static enum ebb_status decode_attention(struct emitter *e, int64_t layer,
+static enum ebb_status decode_attention(struct ebb_emitter *e, int64_t layer,
                                         const struct ebb_matrix *qkv, const struct ebb_matrix *o)
 {
     int64_t kv_cols = e->d->qk_cols - e->d->o_cols, cache = e->b->capacity.cache_tokens;
@@ -1286,11 +922,11 @@ static enum ebb_status decode_attention(struct emitter *e, int64_t layer,
 }
 
 /* One tile of tokens through all layers; logits of the rows in label_rows (the last one). */
-static enum ebb_status emit_decode(struct emitter *e)
+static enum ebb_status emit_decode(struct ebb_emitter *e)
 {
     struct ebb_matrix x, next, qkv, o, n1, drop = {.tensor = -1};
     EBB_ASSERT(e->tiles == 1);
-    EBB_TRY(new_whole(e, e->c->width, e->storage, "x", 0, &x));
+    EBB_TRY(ebb_emit_whole(e, e->c->width, e->storage, "x", 0, &x));
     EBB_TRY(embed(e, &x, false));
     for (int64_t layer = 0; layer < e->c->layers; layer++) {
         const struct ebb_decoder_layer *l = &e->d->layers[layer];
@@ -1302,20 +938,20 @@ static enum ebb_status emit_decode(struct emitter *e)
         EBB_TRY(linear_tile(e, &l->qkv, ebb_matrix_tile(e->b, &n1, 0, 0, n1.cols), ebb_view_none(),
                             ebb_matrix_tile(e->b, &qkv, 0, 0, e->d->qkv_cols)));
         EBB_TRY(decode_attention(e, layer, &qkv, &o));
-        EBB_TRY(new_whole(e, e->c->width, e->storage, "x", layer + 1, &next));
+        EBB_TRY(ebb_emit_whole(e, e->c->width, e->storage, "x", layer + 1, &next));
         EBB_TRY(make_next(e, layer, &x, &o, &next, false));
         x = next;
     }
-    struct head head;
-    EBB_TRY(head_open(e, false, &head));
-    EBB_TRY(head_logits(e, &head, 0, ebb_matrix_all(e->b, &x, 0, e->c->width)));
+    struct ebb_head head;
+    EBB_TRY(ebb_head_open(e, false, &head));
+    EBB_TRY(ebb_head_logits(e, &head, 0, ebb_matrix_all(e->b, &x, 0, e->c->width)));
     ebb_program_hold(e->b->program, head.logits.tensor, true);
     ((struct ebb_decoder *)e->d->net.self)->logits = head.logits.tensor;
     return EBB_OK;
 }
 
 static enum ebb_status open(struct ebb_build *build, const struct ebb_decoder *d, bool train,
-                            struct emitter *e)
+                            struct ebb_emitter *e)
 {
     memset(e, 0, sizeof *e);
     e->b = build;
@@ -1324,8 +960,8 @@ static enum ebb_status open(struct ebb_build *build, const struct ebb_decoder *d
     e->storage = d->options.storage;
     e->train = train;
     e->tiles = ebb_build_tiles(build);
-    e->at =
-        (struct layer_state *)ebb_mem_alloc(build->ctx, (size_t)(e->c->layers + 1) * sizeof *e->at);
+    e->at = (struct ebb_layer_state *)ebb_mem_alloc(build->ctx,
+                                                    (size_t)(e->c->layers + 1) * sizeof *e->at);
     if (!e->at) return EBB_NO_MEMORY;
     for (int64_t layer = 0; layer <= e->c->layers; layer++) {
         for (int slot = 0; slot < EBB_DECODER_SLOTS; slot++)
@@ -1348,7 +984,7 @@ enum ebb_status ebb_decoder_emit(const struct ebb_net *net, struct ebb_build *bu
                                  enum ebb_program_kind kind)
 {
     const struct ebb_decoder *d = (const struct ebb_decoder *)net->self;
-    struct emitter e, second;
+    struct ebb_emitter e, second;
     bool base = false;
     memset(&second, 0, sizeof second);
     enum ebb_status status = open(build, d, kind == EBB_PROGRAM_TRAIN, &e);

@@ -31,16 +31,16 @@
  * and in a fixed order; the logarithms themselves are fp32.
  *
  * Against TRL (0.24), whose names these are:
- * - simpo_gamma is TRL's and the paper's gamma, which stands beside beta times the averages. SimPO's
- *   own program takes gamma_beta_ratio instead: simpo_gamma = beta gamma_beta_ratio. (TRL's default
- *   beta of 0.1 is a DPO's; SimPO wants 2 to 2.5.)
- * - ipo goes by averages a token, as there; the paper has sums. Rewards and log-probabilities that
- *   are reported are averages then, as there. TRL makes averages of all losses of a list that has
- *   ipo in it.
- * - orpo: TRL's cross-entropy is over prompt and answer, and a mean over all tokens of a batch. Here
- *   it is over the labels, each pair's mean by itself, as the paper has it; what a label is, the
- *   data says. TRL takes log(1 - exp(a)) in fp32 and has infinite odds from a = -6e-8 on; here a
- *   counts as at most EBB_PREFERENCE_SURE.
+ * - simpo_gamma is TRL's and the paper's gamma, which stands beside beta times the averages.
+ *   SimPO's own program takes gamma_beta_ratio instead: simpo_gamma = beta gamma_beta_ratio. (TRL's
+ *   default beta of 0.1 is DPO's; SimPO's authors begin with 2 to 2.5.)
+ * - ipo goes by averages a token, as there; the paper has sums. The rewards and log-probabilities
+ *   that are reported are averages then, as there. (TRL makes averages for all losses of a list
+ *   that has ipo in it.)
+ * - orpo: TRL's cross-entropy is over prompt and answer, and a mean over all tokens of a batch.
+ *   Here it is over the labels, each pair's mean by itself, as the paper has it; what a label is,
+ *   the data says. TRL takes log(1 - exp(a)) in fp32, where the odds of an a next to 0 are
+ *   infinite; here a counts as at most EBB_PREFERENCE_SURE.
  * - An answer without labels makes averages NaN there, and KTO's nanmean leaves NaN out of the
  *   loss. Here averages are 0, and a NaN shows.
  * - kto: z0 is the micro-batch's; TRL takes the mean of the processes' means.
@@ -100,13 +100,13 @@ struct ebb_preference_keys {
 };
 
 struct ebb_preference_loss {
-    struct ebb_view logprob;    /* in [1, T] fp32, by the label's number */
-    struct ebb_view reference;  /* in [1, T] fp32: the reference's; absent: 0 (orpo and simpo have
-                                   none) */
-    struct ebb_view label_rows; /* in [1, T] int32, ascending; step->labels of them count */
-    struct ebb_view doc_starts; /* in [1, D + 1] int32; step->docs documents, for pairs an even
-                                   number */
-    struct ebb_view kinds;      /* in [1, D] int32 (EBB_KTO_...); absent but for kto */
+    struct ebb_view logprob;     /* in [1, T] fp32, by the label's number */
+    struct ebb_view reference;   /* in [1, T] fp32: the reference's; absent: 0 (orpo and simpo have
+                                    none) */
+    struct ebb_view label_rows;  /* in [1, T] int32, ascending; step->labels of them count */
+    struct ebb_view doc_starts;  /* in [1, D + 1] int32; step->docs documents, for pairs an even
+                                    number */
+    struct ebb_view kinds;       /* in [1, D] int32 (EBB_KTO_...); absent but for kto */
     struct ebb_view coefficient; /* out [=] [1, T] fp32: dl / d logprob; 0 where there is none */
     /* out [+=] struct ebb_sums as [1, sizeof] bytes: loss, labels (KL examples' too) and
      * `preference`. */

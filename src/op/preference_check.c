@@ -75,8 +75,7 @@ static enum ebb_status check_keys(const struct ebb_op_env *env,
         return EBB_FAIL(env->ctx, EBB_FAILED,
                         "preference_loss: label_smoothing is %g, wanted 0 to 0.5",
                         keys->label_smoothing);
-    if (keys->label_smoothing > 0 && type != EBB_PREFERENCE_SIGMOID &&
-        type != EBB_PREFERENCE_SIMPO)
+    if (keys->label_smoothing > 0 && type != EBB_PREFERENCE_SIGMOID && type != EBB_PREFERENCE_SIMPO)
         return EBB_FAIL(env->ctx, EBB_FAILED,
                         "preference_loss: label_smoothing is %g, but the loss %s has none",
                         keys->label_smoothing, names[type]);
@@ -111,8 +110,8 @@ enum ebb_status ebb_preference_check_loss(const struct ebb_op_env *env,
     EBB_TRY(check_vector(env, "label rows", &args->label_rows, EBB_I32, labels));
     EBB_TRY(check_vector(env, "starts of documents", &args->doc_starts, EBB_I32, docs + 1));
     if (reference)
-        EBB_TRY(check_vector(env, "reference's log-probabilities", &args->reference, EBB_F32,
-                             labels));
+        EBB_TRY(
+            check_vector(env, "reference's log-probabilities", &args->reference, EBB_F32, labels));
     if (reference && (type == EBB_PREFERENCE_ORPO || type == EBB_PREFERENCE_SIMPO))
         return EBB_FAIL(env->ctx, EBB_FAILED,
                         "preference_loss: a reference, but the loss %s has no use for one",

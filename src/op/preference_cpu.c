@@ -75,8 +75,7 @@ enum ebb_status ebb_label_logprob_backward_cpu(const struct ebb_op_env *env,
     const int32_t *targets = ebb_view_data(env, &args->targets);
     const int32_t *label_rows =
         (const int32_t *)ebb_view_data(env, &args->label_rows) + logits->row0;
-    const float *coefficient =
-        (const float *)ebb_view_data(env, &args->coefficient) + logits->row0;
+    const float *coefficient = (const float *)ebb_view_data(env, &args->coefficient) + logits->row0;
     enum ebb_dtype dtype = ebb_view_dtype(dlogits);
 #pragma omp parallel for num_threads(ebb_op_team(env, rows *vocab)) schedule(static)
     for (int64_t i = 0; i < rows; i++) {
@@ -198,8 +197,7 @@ static void add_examples(const struct labels *labels, const struct ebb_preferenc
     double z0 = find_z0(labels, kinds, sums);
     for (int64_t d = 0; d < labels->docs; d++) {
         struct ebb_preference_document document = sum_document(labels, d, &at);
-        struct ebb_preference_result result =
-            ebb_preference_example(keys, kinds[d], z0, &document);
+        struct ebb_preference_result result = ebb_preference_example(keys, kinds[d], z0, &document);
         write_slope(labels, at, &document);
         ebb_preference_add(&result, sums);
     }

@@ -86,8 +86,9 @@ EBB_PREFERENCE_FORMULA double ebb_preference_margin_loss(const struct ebb_prefer
         return x * x;
     case EBB_PREFERENCE_HINGE:
         loss = 1.0 - beta * x;
-        *slope = loss <= 0 ? 0.0 : -beta; /* NaN stays NaN */
-        return loss <= 0 ? 0.0 : loss;
+        if (loss < 0) loss = 0.0;
+        *slope = loss > 0 ? -beta : loss; /* 0, or NaN */
+        return loss;
     default: /* sigmoid and simpo */
         x *= beta;
         if (keys->loss_type == EBB_PREFERENCE_SIMPO) x -= keys->simpo_gamma;
@@ -126,8 +127,7 @@ ebb_preference_pair(const struct ebb_preference_keys *keys, struct ebb_preferenc
     memset(&result, 0, sizeof result);
     if (keys->loss_type == EBB_PREFERENCE_ORPO) {
         double c_odds, r_odds, slope;
-        double odds =
-            ebb_preference_log_odds(c, &c_odds) - ebb_preference_log_odds(r, &r_odds);
+        double odds = ebb_preference_log_odds(c, &c_odds) - ebb_preference_log_odds(r, &r_odds);
         result.loss = -c + keys->beta * ebb_preference_smooth(0.0, odds, &slope);
         result.nll = -c;
         c_slope = keys->beta * slope * c_odds - 1.0;

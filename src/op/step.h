@@ -25,26 +25,29 @@ struct ebb_step {
     uint32_t rank;
     double learning_rate;
     double bias1, bias2;  /* AdamW: 1 - beta1^t and 1 - beta2^t */
-    double total_weight;  /* labels of the whole step: gradients and loss are divided by it once */
+    /* Labels of the whole step, or what a preference loss counts as `examples`: gradients and loss
+     * are divided by it once. */
+    double total_weight;
     double max_grad_norm; /* 0: no clipping */
 };
 
-/* What preference_loss (op/preference.h) adds: sums, which a mean divides by the count beside them.
- * "Chosen" is KTO's desirable example, "rejected" its undesirable one. */
+/* What preference_loss adds up (op/preference.h). A mean is over `examples`; of KTO's chosen
+ * answers, its desirable ones, over `desirable`; of its rejected ones over `undesirable`; of kl
+ * over `kl_batches`. */
 struct ebb_preference_sums {
-    int64_t examples;   /* pairs, or (un)desirable examples: what the loss is divided by */
+    int64_t examples;   /* pairs, or desirable and undesirable examples: what divides the loss */
     int64_t accuracies; /* pairs whose chosen answer has the larger reward */
-    double rewards_chosen, rewards_rejected; /* beta times the log-ratio to the reference */
-    double margins;                          /* of pairs: chosen reward - rejected reward */
+    double rewards_chosen, rewards_rejected;
+    double margins; /* of pairs: the chosen answer's reward less the rejected one's */
     double logps_chosen, logps_rejected;
     double nll_chosen;              /* orpo: the part of the loss that is cross-entropy */
     int64_t desirable, undesirable; /* kto: examples of each kind */
-    int64_t kl_batches;             /* kto: micro-batches with KL examples, */
-    double kl;                      /* and the sum of their z0 */
+    int64_t kl_batches;             /* kto: micro-batches with KL examples */
+    double kl;                      /* and their z0 */
 };
 
 struct ebb_sums {
-    double loss;         /* sum of the losses of all labels since the last reset */
+    double loss; /* sum of the losses of all labels, or pairs, since the last reset */
     /* Distillation (op/distill.h): the sums of loss's two parts, before they are weighted. 0
      * elsewhere: there the cross-entropy is the loss. */
     double cross_entropy, divergence;

@@ -48,9 +48,13 @@ static void choose(const float *z, int64_t vocab, int64_t k, uint64_t *heap)
         int64_t end = vocab - at < EBB_CHUNK ? vocab : at + EBB_CHUNK;
         /* Of equal logits those in the heap have the lower ids. */
         if (order_of(ebb_vocab_max(z + at, end - at)) <= heap[0] >> 32) continue;
+        float worst = z[id_of(heap[0])];
         for (int64_t j = at; j < end; j++) {
+            if (z[j] < worst) continue; /* never with a NaN */
             uint64_t rank = rank_of(z[j], j);
-            if (rank > heap[0]) sink(heap, k, 0, rank);
+            if (rank < heap[0]) continue;
+            sink(heap, k, 0, rank);
+            worst = z[id_of(heap[0])];
         }
     }
     for (int64_t n = k; n-- > 1;) { /* the worst goes last */

@@ -87,6 +87,7 @@ static enum ebb_status add_head(const struct ebb_setup *setup, const struct ebb_
 {
     struct ebb_ctx *ctx = setup->ctx;
     const struct ebb_capacity *capacity = &setup->request.capacity;
+    const struct ebb_model_config *teacher = ebb_engine_teacher(engine);
     const struct ebb_adapter_config *adapter = ebb_engine_adapter(engine);
     int64_t trained = 0, all = 0;
     char number[SIZE_TEXT];
@@ -102,6 +103,13 @@ static enum ebb_status add_head(const struct ebb_setup *setup, const struct ebb_
                              ebb_text_count(trained, number, sizeof number)));
     else
         EBB_TRY(ebb_str_addf(ctx, out, "trained               every weight\n"));
+    if (teacher)
+        EBB_TRY(ebb_str_addf(ctx, out,
+                             "teacher               %s (%s, %lld layers, %s parameters)\n",
+                             setup->config->teacher_model_name_or_path, teacher->family->name,
+                             (long long)teacher->layers,
+                             ebb_text_count(ebb_model_config_parameters(teacher), number,
+                                            sizeof number)));
     return ebb_str_addf(
         ctx, out, "micro-batch           up to %lld tokens in %lld document%s, the longest %lld\n",
         (long long)capacity->tokens, (long long)capacity->docs, capacity->docs == 1 ? "" : "s",
@@ -205,6 +213,7 @@ json_t *ebb_fit_json(const struct ebb_setup *setup, const struct ebb_engine *eng
 {
     const struct ebb_plan *plan = ebb_engine_plan(engine);
     const struct ebb_capacity *capacity = &setup->request.capacity;
+    const struct ebb_model_config *teacher = ebb_engine_teacher(engine);
     int64_t trained = 0, all = 0;
     ebb_engine_parameters(engine, &trained, &all);
     json_t *json = json_object();
@@ -212,6 +221,10 @@ json_t *ebb_fit_json(const struct ebb_setup *setup, const struct ebb_engine *eng
     json = with(json, "dtype", json_string(ebb_dtype_name(setup->request.storage)));
     json = with(json, "parameters", json_integer(all));
     json = with(json, "trained_parameters", json_integer(trained));
+    if (teacher) {
+        json = with(json, "teacher", json_string(setup->config->teacher_model_name_or_path));
+        json = with(json, "teacher_parameters", json_integer(ebb_model_config_parameters(teacher)));
+    }
     json = with(json, "tokens", json_integer(capacity->tokens));
     json = with(json, "documents", json_integer(capacity->docs));
     json = with(json, "longest", json_integer(capacity->doc_tokens));
@@ -373,6 +386,20 @@ static bool round_stochastically(const struct ebb_setup *setup, struct trial *tr
     return true;
 }
 
+/* As its likeliest tokens, which save_teacher writes unless told otherwise. */
+static bool save_teacher(const struct ebb_setup *setup, struct trial *trial)
+{
+    struct ebb_objective *objective = &trial->request.objective;
+    if (setup->request.objective.kind != EBB_OBJECTIVE_DISTILL) return false;
+    objective->kind = EBB_OBJECTIVE_DISTILL_SAVED;
+    objective->top_k = setup->config->teacher_top_k;
+    objective->top_dtype = EBB_BF16;
+    trial->request.teacher_dir = NULL;
+    snprintf(trial->text, sizeof trial->text,
+             "run 'ebb kd' with save_teacher: DIR first, then teacher_logits: DIR");
+    return true;
+}
+
 static bool drop_prompts(const struct ebb_setup *setup, struct trial *trial)
 {
     if (setup->samples.count == 0) return false;
@@ -391,10 +418,11 @@ static bool set_budget(const struct ebb_setup *setup, struct trial *trial)
     return trial->request.device_budget > 0;
 }
 
-static const change_fn change_table[] = {
-    drop_rules,   allow_offloading, allow_checkpointing, allow_both,   halve_batch,
-    halve_length, use_lora,         halve_rank,          use_bfloat16, use_sgd,
-    drop_prompts, set_budget,       round_stochastically};
+static const change_fn change_table[] = {drop_rules, allow_offloading,    allow_checkpointing,
+                                         allow_both, halve_batch,         halve_length,
+                                         use_lora,   halve_rank,          use_bfloat16,
+                                         use_sgd,    save_teacher,        drop_prompts,
+                                         set_budget, round_stochastically};
 static_assert(sizeof change_table / sizeof change_table[0] <= EBB_FIT_CHANGES,
               "room for every change");
 
@@ -533,12 +561,12 @@ static enum ebb_status fail_device(const struct ebb_setup *setup, const struct e
                      needs, has, ebb_options_where(setup->options, "memory_budget"), kinds.data,
                      enough(plan->total_bytes, would), advice.data ? advice.data : "");
     else if (status == EBB_OK)
-        status = EBB_FAIL(
-            ctx, EBB_DOES_NOT_FIT,
-            "run does not fit: it needs %s of memory, this %s %s\nneeds: %s\ntry:   %s",
-            needs, setup->request.device_budget > 0 ? "GPU has free" : "machine has", has,
-            kinds.data,
-            advice.data ? advice.data + strlen("\n       ") : "a smaller model");
+        status =
+            EBB_FAIL(ctx, EBB_DOES_NOT_FIT,
+                     "run does not fit: it needs %s of memory, this %s %s\nneeds: %s\ntry:   %s",
+                     needs, setup->request.device_budget > 0 ? "GPU has free" : "machine has", has,
+                     kinds.data,
+                     advice.data ? advice.data + strlen("\n       ") : "a smaller model");
     ebb_str_free(ctx, &advice);
     ebb_str_free(ctx, &kinds);
     return status;

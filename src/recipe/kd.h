@@ -14,6 +14,12 @@ bool ebb_kd_wanted(const struct ebb_options *options, const struct ebb_config *c
 /* Puts teacher and objective into the setup's request, after its model and tokenizer. Refuses a
  * teacher that has other tokens than the student. */
 enum ebb_status ebb_kd_setup(struct ebb_setup *setup);
+/* `ebb kd` with save_teacher: runs the teacher over the training data and writes what
+ * `teacher_logits` reads (data/teacher.h). The result's info is in *info, its name borrowed from
+ * the setup, which the caller frees. */
+enum ebb_status ebb_kd_save(struct ebb_ctx *ctx, struct ebb_options *options,
+                            const struct ebb_config *config, const struct ebb_recipe_env *env,
+                            struct ebb_setup *setup, struct ebb_teacher_info *info);
 /* One line for a person: what the student learns from and how. */
 enum ebb_status ebb_kd_announce(const struct ebb_setup *setup, const struct ebb_engine *engine);
 

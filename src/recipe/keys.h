@@ -18,7 +18,8 @@ extern "C" {
 #define EBB_COMMAND_LIST(X)                                                                        \
     X(SFT, "sft", EBB_USAGE_CONFIG, "fine-tune a model on examples (LoRA or every weight)")        \
     X(KD, "kd", EBB_USAGE_CONFIG,                                                                  \
-      "distil a teacher into a student, or save what the teacher says")                            \
+      "distil a teacher into a student, or save what the teacher says; also 'ebb "                 \
+      "distill'")                                                                                  \
     X(DPO, "dpo", EBB_USAGE_CONFIG, "train on preferences: DPO, IPO, hinge, ORPO, SimPO, KTO")     \
     X(PLAN, "plan", EBB_USAGE_CONFIG, "say what a training run would need, without running it")    \
     X(DATA, "data", EBB_USAGE_CONFIG, "show what becomes of a data set: samples, marks, lengths")  \

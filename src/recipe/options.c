@@ -548,23 +548,24 @@ static enum ebb_status fail_unknown(struct ebb_options *options, const struct eb
 }
 
 /* A key of another command: refused as an argument; that of a training run is left alone in a file
- * which may also serve to plan, evaluate or generate. */
+ * which may also serve to plan, evaluate or generate. So is 'recipe: kd' in a file of 'ebb kd'. */
 static enum ebb_status other_command(struct ebb_options *options, const struct ebb_option *option,
                                      const struct ebb_origin *origin)
 {
-    const char *first = NULL;
+    const char *first = NULL, *command = ebb_command_name(options->command);
+    bool file = origin->kind == EBB_ORIGIN_FILE, recipe = strcmp(option->key, "recipe") == 0,
+         trains = EBB_TRAINING_COMMANDS & 1u << options->command;
     for (int i = 0; i < EBB_COMMAND_COUNT && first == NULL; i++)
         if (option->commands & 1u << i) first = ebb_command_name((enum ebb_command)i);
-    if (origin->kind == EBB_ORIGIN_FILE && (option->commands & EBB_TRAINING_COMMANDS) &&
-        !(EBB_TRAINING_COMMANDS & 1u << options->command)) {
+    if (file && recipe && trains && strcmp(origin->text, command) == 0) return EBB_OK;
+    if (file && !trains && (recipe || (option->commands & EBB_TRAINING_COMMANDS))) {
         options->left_alone++;
         return EBB_OK;
     }
     return EBB_FAIL(
         options->ctx, EBB_BAD_CONFIG,
         "key '%s' belongs to 'ebb %s'; 'ebb %s' has no use for it\nwhere: %s\nhelp:  ebb help %s",
-        origin->key, first, ebb_command_name(options->command),
-        ebb_options_where_origin(options, origin), ebb_command_name(options->command));
+        origin->key, first, command, ebb_options_where_origin(options, origin), command);
 }
 
 static enum ebb_status set_row(struct ebb_options *options, const struct ebb_option *option,

@@ -217,7 +217,8 @@ static const struct ebb_option table[] = {
      .text = "sft", .choices = "sft|kd|dpo",
      .help = "What the data, or the plan, is for. sft and kd show what 'ebb sft' and 'ebb kd' "
              "would train on; dpo shows preference pairs with both sides, or answers with a "
-             "verdict."},
+             "verdict. In a file of 'ebb kd' this may say kd, so that the same file serves "
+             "'ebb plan'."},
     {KEY(show_samples), .group = EBB_GROUP_DATA, .type = EBB_OPTION_INT, .commands = DATA,
      .text = "3", .low = 0, .high = 1e6, .unit = "samples", .aliases = "samples",
      .help = "How many samples are shown, spread over the set: text with special tokens, and "
@@ -407,7 +408,7 @@ static const struct ebb_option table[] = {
              "and kd_loss."},
     {KEY(beta), .group = EBB_GROUP_DISTILLATION, .type = EBB_OPTION_FLOAT,
      .commands = KD | DPO | PLAN, .text = "auto", .automatic = true, .low = 0, .high = 1000,
-     .aliases = "sym_kd_ratio pref_beta",
+     .aliases = "sym_kd_ratio kd_loss.sym_kd_ratio pref_beta",
      .help = "Distillation: the weight in kd_loss, from 0 to 1, which says what it weighs: in "
              "symmetric_kl the share of KL(p, q) (torchtune's sym_kd_ratio), in jsd and the skewed "
              "ones what the mixture has of the other side (DistiLLM's alpha). auto: 0.5, and 0.1 "
@@ -431,15 +432,15 @@ static const struct ebb_option table[] = {
      .help = "The share of pairs whose verdict may be wrong (cDPO). For sigmoid and simpo."},
     {KEY(simpo_gamma), .group = EBB_GROUP_PREFERENCES, .type = EBB_OPTION_FLOAT,
      .commands = DPO | PLAN, .text = "0.5", .low = 0, .high = 1000,
-     .help = "simpo: the margin that the chosen answer shall have, beside beta times the difference "
+     .help = "Of simpo: the margin that the chosen answer shall have, beside beta times the difference "
              "of mean log-probabilities. SimPO's gamma_beta_ratio is simpo_gamma / beta."},
     {KEY(desirable_weight), .group = EBB_GROUP_PREFERENCES, .type = EBB_OPTION_FLOAT,
      .commands = DPO | PLAN, .text = "1", .low = 0, .high = 1000, .aliases = "kto_chosen_weight",
-     .help = "kto: the weight of good answers. The paper wants this weight times their number to "
+     .help = "Of kto: the weight of good answers. The paper wants this weight times their number to "
              "be 1 to 4/3 of the same of bad ones."},
     {KEY(undesirable_weight), .group = EBB_GROUP_PREFERENCES, .type = EBB_OPTION_FLOAT,
      .commands = DPO | PLAN, .text = "1", .low = 0, .high = 1000, .aliases = "kto_rejected_weight",
-     .help = "kto: the weight of bad answers."},
+     .help = "Of kto: the weight of bad answers."},
     {KEY(ref_model_name_or_path), .group = EBB_GROUP_PREFERENCES, .type = EBB_OPTION_STRING,
      .commands = DPO | PLAN, .aliases = "ref_model reference_model",
      .help = "The reference: a second model, frozen and in the plan. Without it the reference is "
@@ -642,6 +643,14 @@ static const struct ebb_spelling spellings[] = {
     {"train_sampling_strategy", "group_by_length", "group_by_length=true|random=false|sequential=!",
      "shuffle: false keeps the samples in the order of the files"},
     {"do_sample", "temperature", "true=1|false=0", NULL},
+    {"kd_loss._component_", "kd_loss",
+     "torchtune.modules.loss.ForwardKLLoss=forward_kl|"
+     "torchtune.modules.loss.ForwardKLWithChunkedOutputLoss=forward_kl|"
+     "torchtune.modules.loss.ReverseKLLoss=reverse_kl|"
+     "torchtune.modules.loss.ReverseKLWithChunkedOutputLoss=reverse_kl|"
+     "torchtune.modules.loss.SymmetricKLLoss=symmetric_kl|"
+     "torchtune.modules.loss.SymmetricKLWithChunkedOutputLoss=symmetric_kl|*",
+     NULL},
     {"use_cpu", "device", "true=cpu|false=auto", NULL},
     {"no_cuda", "device", "true=cpu|false=auto", NULL},
     {"disable_gradient_checkpointing", "gradient_checkpointing", "true=false|false=auto", NULL},
@@ -686,8 +695,19 @@ static const struct ebb_foreign_key foreign[] = {
      "the model's vocabulary stays as it is"},
     {"use_liger_kernel use_liger liger_kernel enable_liger_kernel liger_kernel_config plugins",
      false, "", "Ebb always computes the loss in chunks, so that logits never exist whole"},
-    {"loss chunked_nll loss_type loss.", false, "",
-     "Ebb always trains on cross-entropy, computed in chunks of the labels"},
+    {"loss chunked_nll loss.", false, "",
+     "the command decides the loss (kd_loss, loss_type), computed in chunks of the labels"},
+    {"kd_loss.num_output_chunks kd_loss.ignore_index", false, "",
+     "the loss is always computed in chunks of the labels, and only of what is trained"},
+    {"teacher_model. teacher_checkpointer.", false, "",
+     "the teacher is what the directory of teacher_model_name_or_path says"},
+    {"lmbda", true, "0 0.0",
+     "Ebb distils on the data as it is, which is lmbda: 0 in TRL (whose default is 0.5)"},
+    {"seq_kd", true, "false",
+     "have the teacher write the answers with 'ebb generate', and train on them with 'ebb sft'"},
+    {"disable_dropout", true, "false",
+     "there is no dropout but lora_dropout, whose default is 0: leave it out"},
+    {"teacher_model_init_kwargs", true, "none", "the teacher is what its config.json says"},
     {"flash_attention flash_attn sdp_attention xformers_attention padding_free",
      false, "", "attention never stores its scores, and padding is never computed"},
     {"pad_to_multiple_of pad_to_sequence_len eval_packing length_column_name", false, "",

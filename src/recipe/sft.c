@@ -261,16 +261,31 @@ static enum ebb_dtype save_dtype(const struct ebb_setup *setup)
     return setup->model->dtype == EBB_F32 ? EBB_F32 : EBB_BF16;
 }
 
-/* What run.json says of the configuration: every key's value. The caller owns it. */
-static json_t *describe_run(const struct ebb_setup *setup)
+static bool describe_teacher(const struct ebb_setup *setup, const struct ebb_model_config *teacher,
+                             json_t *run)
+{
+    const char *name = setup->config->teacher_model_name_or_path;
+    json_int_t parameters = (json_int_t)ebb_model_config_parameters(teacher);
+    return json_object_set_new(run, "teacher", json_string(name)) == 0 &&
+           json_object_set_new(run, "teacher_parameters", json_integer(parameters)) == 0;
+}
+
+/* What run.json says of the configuration: models, and every key's value. The caller owns it. */
+static json_t *describe_run(const struct ebb_setup *setup, const struct ebb_engine *engine)
 {
     json_t *config = ebb_options_json(setup->options);
     if (config == NULL) return NULL;
     const char *command = ebb_command_name(ebb_options_command(setup->options));
-    json_t *run = json_pack("{s:s, s:s, s:s, s:o}", "command", command, "base_model",
-                            setup->base_name, "data_time", setup->data_time, "config", config);
-    if (run == NULL) EBB_FAIL(setup->ctx, EBB_NO_MEMORY, "no memory for the run's description");
-    return run;
+    const struct ebb_model_config *teacher = ebb_engine_teacher(engine);
+    json_t *run = json_pack("{s:s, s:s}", "command", command, "base_model", setup->base_name);
+    bool ok = run && (!teacher || describe_teacher(setup, teacher, run)) &&
+              json_object_set_new(run, "data_time", json_string(setup->data_time)) == 0 &&
+              json_object_set(run, "config", config) == 0;
+    json_decref(config);
+    if (ok) return run;
+    json_decref(run);
+    EBB_FAIL(setup->ctx, EBB_NO_MEMORY, "no memory for the run's description");
+    return NULL;
 }
 
 static enum ebb_when when_of(int key)
@@ -442,7 +457,7 @@ static enum ebb_status train(struct ebb_setup *setup, const struct ebb_recipe_en
     if (resume == NULL && setup->config->overwrite_output_dir) EBB_TRY(clear_output(setup));
     EBB_TRY(ebb_setup_feeds(setup, engine));
     fill_request(setup, env, &request);
-    json_t *run = describe_run(setup);
+    json_t *run = describe_run(setup, engine);
     if (run == NULL) return ebb_error_status(setup->ctx);
     request.run = run;
     enum ebb_status status = ebb_trainer_run(setup->ctx, &request, result);

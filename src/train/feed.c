@@ -166,3 +166,14 @@ enum ebb_status ebb_feed_put(struct ebb_feed *feed, struct ebb_engine *engine,
         feed->kinds[d] = sources->dataset->desirable[samples[d]];
     return ebb_engine_put_kinds(engine, batch->docs, feed->kinds);
 }
+
+uint64_t ebb_feed_hash(const struct ebb_feed *feed, const struct ebb_batch *batch)
+{
+    const struct ebb_objective *objective = feed->objective;
+    size_t count = (size_t)(batch->labels * objective->top_k);
+    EBB_ASSERT(feed->sources.teacher != NULL);
+    const uint64_t pair[2] = {
+        ebb_hash_bytes(feed->ids, count * sizeof *feed->ids),
+        ebb_hash_bytes(feed->logprobs, count * (size_t)ebb_dtype_bytes(objective->top_dtype))};
+    return ebb_hash_bytes(pair, sizeof pair);
+}

@@ -45,6 +45,9 @@ void ebb_feed_free(struct ebb_ctx *ctx, struct ebb_feed *feed); /* accepts NULL 
 enum ebb_status ebb_feed_put(struct ebb_feed *feed, struct ebb_engine *engine,
                              struct ebb_loader *loader, const struct ebb_batch *batch);
 
+/* A hash of a saved teacher's rows that ebb_feed_put put last, for this micro-batch. */
+uint64_t ebb_feed_hash(const struct ebb_feed *feed, const struct ebb_batch *batch);
+
 #ifdef __cplusplus
 }
 #endif

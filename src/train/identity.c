@@ -9,28 +9,35 @@
 #include "base/json.h"
 #include "train/checkpoint.h"
 #include "train/engine_int.h"
+#include "train/feed.h"
 
-enum { SAMPLED_MICROS = 4096, TEXT_BYTES = 512 };
+enum { SAMPLED_MICROS = 4096, SAMPLED_ROWS = 256, TEXT_BYTES = 512 };
 
 /* What each key is called in messages. Those of the second table may differ; the run is then
- * another from here on. */
+ * another from here on. `absent`: what a checkpoint says that was written before there was the key;
+ * NULL: it is a broken one. */
 struct key {
-    const char *key, *words;
+    const char *key, *words, *absent;
 };
+#define CROSS_ENTROPY "cross-entropy"
+#define NO_MODEL      "none"
 static const struct key strict_keys[] = {
-    {"model", "another model"},
-    {"method", "another method"},
-    {"storage", "another storage type"},
-    {"weights", "other base weights"},
-    {"optimizer", "another optimizer"},
-    {"data", "other training data or another order of it"},
-    {"accumulation", "another gradient_accumulation_steps"},
-    {"seed", "another seed"},
-    {"world", "another number of processes"},
+    {"model", "another model", NULL},
+    {"method", "another method", NULL},
+    {"storage", "another storage type", NULL},
+    {"weights", "other base weights", NULL},
+    {"objective", "another loss", CROSS_ENTROPY},
+    {"teacher", "another teacher", NO_MODEL},
+    {"reference", "another reference", NO_MODEL},
+    {"optimizer", "another optimizer", NULL},
+    {"data", "other training data or another order of it", NULL},
+    {"accumulation", "another gradient_accumulation_steps", NULL},
+    {"seed", "another seed", NULL},
+    {"world", "another number of processes", NULL},
 };
 static const struct key soft_keys[] = {
-    {"schedule", "learning-rate schedule"},
-    {"optimizer_keys", "optimizer settings"},
+    {"schedule", "learning-rate schedule", NULL},
+    {"optimizer_keys", "optimizer settings", NULL},
 };
 
 /* ---- making one ------------------------------------------------------------------------------ */
@@ -43,13 +50,14 @@ static uint64_t mix(uint64_t hash, const void *data, size_t bytes)
 
 /* First, middle and last row of every weight as the engine holds it: enough to tell two models of
  * one shape apart. */
-static enum ebb_status hash_weights(const struct ebb_engine *engine, uint64_t *hash)
+static enum ebb_status hash_weights(const struct ebb_engine *engine, const struct ebb_net *net,
+                                    const struct ebb_weight_list *weights, uint64_t *hash)
 {
     enum ebb_status status = EBB_OK;
     *hash = 0;
-    for (int64_t i = 0; i < engine->weights.count && status == EBB_OK; i++) {
-        struct ebb_view view = ebb_decoder_weight(engine->net, i);
-        int64_t rows = engine->weights.items[i].rows,
+    for (int64_t i = 0; i < weights->count && status == EBB_OK; i++) {
+        struct ebb_view view = ebb_decoder_weight(net, i);
+        int64_t rows = weights->items[i].rows,
                 bytes = view.cols * ebb_dtype_bytes((enum ebb_dtype)view.dtype);
         const int64_t picks[3] = {0, rows / 2, rows - 1};
         void *row = ebb_mem_alloc(engine->ctx, (size_t)bytes);
@@ -79,6 +87,27 @@ static enum ebb_status hash_data(struct ebb_ctx *ctx, struct ebb_loader *loader,
         *hash = mix(*hash, batch->targets, (size_t)batch->tokens * sizeof *batch->targets);
         *hash =
             mix(*hash, batch->doc_starts, (size_t)(batch->docs + 1) * sizeof *batch->doc_starts);
+    }
+    return ebb_loader_seek(ctx, loader, place);
+}
+
+/* What a saved teacher says of some micro-batches, which are spread over the data. */
+static enum ebb_status hash_saved(struct ebb_ctx *ctx, const struct ebb_trainer_request *request,
+                                  uint64_t *hash)
+{
+    struct ebb_loader *loader = request->train;
+    struct ebb_loader_place place = ebb_loader_tell(loader);
+    int64_t micros = ebb_loader_describe(loader)->micros_per_epoch,
+            count = micros < SAMPLED_ROWS ? micros : SAMPLED_ROWS;
+    *hash = 0;
+    for (int64_t i = 0; i < count; i++) {
+        const struct ebb_batch *batch;
+        struct ebb_loader_place at = {0, count > 1 ? i * (micros - 1) / (count - 1) : 0};
+        EBB_TRY(ebb_loader_seek(ctx, loader, at));
+        EBB_TRY(ebb_loader_next(ctx, loader, &batch));
+        EBB_TRY(ebb_feed_put(request->train_feed, request->engine, loader, batch));
+        uint64_t fed = ebb_feed_hash(request->train_feed, batch);
+        *hash = mix(*hash, &fed, sizeof fed);
     }
     return ebb_loader_seek(ctx, loader, place);
 }
@@ -129,6 +158,49 @@ static void describe_model(const struct ebb_model_config *c, char *out, size_t r
              c->vocab, c->tied ? ", tied head" : "", hash_config(c));
 }
 
+static void describe_distillation(const struct ebb_distill_keys *keys, char *out, size_t room)
+{
+    static const char *const names[EBB_DIVERGENCES] = {"forward KL",        "reverse KL",
+                                                       "generalised JSD",   "symmetric KL",
+                                                       "skewed forward KL", "skewed reverse KL"};
+    char ratio[EBB_TEXT_DOUBLE], beta[EBB_TEXT_DOUBLE], temperature[EBB_TEXT_DOUBLE];
+    bool weighed = keys->divergence > EBB_REVERSE_KL;
+    snprintf(out, room, "%s%s%s, kd_ratio %s, temperature %s%s", names[keys->divergence],
+             weighed ? " with beta " : "", weighed ? ebb_text_from_double(keys->beta, beta) : "",
+             ebb_text_from_double(keys->kd_ratio, ratio),
+             ebb_text_from_double(keys->temperature, temperature),
+             keys->scale_t2 ? ", times its square" : "");
+}
+
+static void describe_preference(const struct ebb_preference_keys *keys, char *out, size_t room)
+{
+    static const char *const names[EBB_PREFERENCES] = {"sigmoid", "ipo",   "hinge",
+                                                       "orpo",    "simpo", "kto"};
+    char a[EBB_TEXT_DOUBLE], b[EBB_TEXT_DOUBLE], c[EBB_TEXT_DOUBLE];
+    int used = snprintf(out, room, "%s with beta %s, label_smoothing %s", names[keys->loss_type],
+                        ebb_text_from_double(keys->beta, a),
+                        ebb_text_from_double(keys->label_smoothing, b));
+    if (used < 0 || (size_t)used >= room) return;
+    if (keys->loss_type == EBB_PREFERENCE_SIMPO)
+        snprintf(out + used, room - (size_t)used, ", simpo_gamma %s",
+                 ebb_text_from_double(keys->simpo_gamma, c));
+    if (keys->loss_type == EBB_PREFERENCE_KTO)
+        snprintf(out + used, room - (size_t)used, ", desirable_weight %s, undesirable_weight %s",
+                 ebb_text_from_double(keys->desirable_weight, a),
+                 ebb_text_from_double(keys->undesirable_weight, b));
+}
+
+/* What the loss is: every number of it. */
+static void describe_objective(const struct ebb_objective *objective, char *out, size_t room)
+{
+    if (ebb_objective_distills(objective))
+        describe_distillation(&objective->distill, out, room);
+    else if (ebb_objective_prefers(objective))
+        describe_preference(&objective->preference, out, room);
+    else
+        snprintf(out, room, CROSS_ENTROPY);
+}
+
 static void describe_schedule(const struct ebb_schedule_keys *keys, int64_t total, char *out,
                               size_t room)
 {
@@ -172,8 +244,36 @@ static bool set_text(json_t *object, const char *key, const char *text)
 }
 
 struct hashes {
-    uint64_t weights, data;
+    uint64_t weights, second, data, saved; /* second: of a teacher's or reference's weights */
 };
+
+static void describe_teacher(const struct ebb_engine *engine, const struct hashes *hashes,
+                             char *out, size_t room)
+{
+    const struct ebb_objective *objective = &engine->request.objective;
+    snprintf(out, room, NO_MODEL);
+    if (objective->kind == EBB_OBJECTIVE_DISTILL_SAVED)
+        snprintf(out, room, "saved, %" PRId64 " tokens of each label (%016" PRIx64 ")",
+                 objective->top_k, hashes->saved);
+    if (objective->kind != EBB_OBJECTIVE_DISTILL) return;
+    describe_model(engine->teacher, out, room);
+    size_t used = strlen(out);
+    snprintf(out + used, room - used, " (%016" PRIx64 ")", hashes->second);
+}
+
+static void describe_reference(const struct ebb_engine *engine, const struct hashes *hashes,
+                               char *out, size_t room)
+{
+    static const char *const names[] = {NO_MODEL, "the model without its adapter", "a second model",
+                                        "computed beforehand"};
+    const struct ebb_objective *objective = &engine->request.objective;
+    bool prefers = ebb_objective_prefers(objective);
+    snprintf(out, room, "%s", names[prefers ? objective->reference : EBB_REFERENCE_NONE]);
+    if (!prefers || objective->reference != EBB_REFERENCE_MODEL) return;
+    describe_model(engine->teacher, out, room);
+    size_t used = strlen(out);
+    snprintf(out + used, room - used, " (%016" PRIx64 ")", hashes->second);
+}
 
 /* `text` is working memory. */
 static bool fill_identity(const struct ebb_trainer_request *request, int64_t total_steps,
@@ -188,6 +288,12 @@ static bool fill_identity(const struct ebb_trainer_request *request, int64_t tot
     ok = ok && set_text(identity, "storage", ebb_dtype_name(wanted->storage));
     snprintf(text, TEXT_BYTES, "%016" PRIx64, hashes->weights);
     ok = ok && set_text(identity, "weights", text);
+    describe_objective(&wanted->objective, text, TEXT_BYTES);
+    ok = ok && set_text(identity, "objective", text);
+    describe_teacher(engine, hashes, text, TEXT_BYTES);
+    ok = ok && set_text(identity, "teacher", text);
+    describe_reference(engine, hashes, text, TEXT_BYTES);
+    ok = ok && set_text(identity, "reference", text);
     snprintf(text, TEXT_BYTES, "%s%s%s", wanted->optimizer.sgd ? "SGD" : "AdamW",
              wanted->optimizer.sgd && wanted->optimizer.momentum > 0 ? " with momentum" : "",
              wanted->stochastic_rounding ? ", stochastic rounding" : "");
@@ -210,10 +316,16 @@ enum ebb_status ebb_identity_create(struct ebb_ctx *ctx, const struct ebb_traine
                                     int64_t total_steps, json_t **identity)
 {
     char text[TEXT_BYTES];
-    struct hashes hashes;
+    struct hashes hashes = {0};
+    const struct ebb_engine *engine = request->engine;
     *identity = NULL;
-    EBB_TRY(hash_weights(request->engine, &hashes.weights));
+    EBB_TRY(hash_weights(engine, engine->net, &engine->weights, &hashes.weights));
+    if (engine->teacher)
+        EBB_TRY(hash_weights(engine, ebb_decoder_teacher(engine->net), &engine->teacher_weights,
+                             &hashes.second));
     EBB_TRY(hash_data(ctx, request->train, &hashes.data));
+    if (engine->request.objective.kind == EBB_OBJECTIVE_DISTILL_SAVED && request->train_feed)
+        EBB_TRY(hash_saved(ctx, request, &hashes.saved));
     json_t *made = json_object();
     if (!made || !fill_identity(request, total_steps, &hashes, made, text)) {
         json_decref(made);
@@ -225,12 +337,21 @@ enum ebb_status ebb_identity_create(struct ebb_ctx *ctx, const struct ebb_traine
 
 /* ---- comparing ------------------------------------------------------------------------------- */
 
+/* What the checkpoint has under a key. */
+static enum ebb_status had_text(struct ebb_ctx *ctx, const char *checkpoint, const json_t *saved,
+                                const struct key *key, const char **had)
+{
+    bool found = false;
+    *had = key->absent;
+    return ebb_json_string(ctx, checkpoint, saved, key->key, had, key->absent ? &found : NULL);
+}
+
 enum ebb_status ebb_identity_compare(struct ebb_ctx *ctx, const char *checkpoint,
                                      const json_t *saved, const json_t *now)
 {
     for (size_t i = 0; i < sizeof strict_keys / sizeof strict_keys[0]; i++) {
         const char *had = NULL, *has = json_string_value(json_object_get(now, strict_keys[i].key));
-        EBB_TRY(ebb_json_string(ctx, checkpoint, saved, strict_keys[i].key, &had, NULL));
+        EBB_TRY(had_text(ctx, checkpoint, saved, &strict_keys[i], &had));
         if (strcmp(had, has) != 0)
             return EBB_FAIL(
                 ctx, EBB_BAD_CONFIG,
@@ -240,7 +361,7 @@ enum ebb_status ebb_identity_compare(struct ebb_ctx *ctx, const char *checkpoint
     }
     for (size_t i = 0; i < sizeof soft_keys / sizeof soft_keys[0]; i++) {
         const char *had = NULL, *has = json_string_value(json_object_get(now, soft_keys[i].key));
-        EBB_TRY(ebb_json_string(ctx, checkpoint, saved, soft_keys[i].key, &had, NULL));
+        EBB_TRY(had_text(ctx, checkpoint, saved, &soft_keys[i], &had));
         if (strcmp(had, has) != 0)
             ebb_log(ctx, EBB_LOG_WARNING, "resume",
                     "the %s changes from here on: '%s' had '%s', this run has '%s'",

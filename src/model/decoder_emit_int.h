@@ -1,0 +1,91 @@
+/* What the writers of a decoder's programs share: decoder_emit.c has embedding and layers,
+ * decoder_head.c the head and the losses.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef EBB_DECODER_EMIT_INT_H
+#define EBB_DECODER_EMIT_INT_H
+
+#include "model/decoder_int.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { EBB_RING_MAX = 4 };
+
+/* Buffers of a slot that is handled tile by tile. */
+struct ebb_ring {
+    struct ebb_matrix buffer[EBB_RING_MAX];
+    int count; /* 0: not open */
+};
+
+struct ebb_layer_state {
+    struct ebb_saved slot[EBB_DECODER_SLOTS];
+    struct ebb_saved lse; /* goes with slot o */
+    struct ebb_matrix
+        qk; /* q and k after norm and rotary, where the slot holds them before; tensor -1: none */
+    struct ebb_ring x2, gate_up;
+};
+
+struct ebb_emitter {
+    struct ebb_build *b;
+    const struct ebb_decoder *d;
+    const struct ebb_model_config *c;
+    enum ebb_dtype storage;
+    bool train; /* TRAIN, of the model that is trained */
+    bool base;  /* without its adapter */
+    int64_t tiles;
+    struct ebb_layer_state *at; /* [layers + 1]; the last has only x: the input of the final norm */
+    struct ebb_matrix dx;       /* gradient of the residual stream, in place down the layers */
+};
+
+/* ---- decoder_emit.c ---- */
+
+/* A new matrix of one row a token. */
+enum ebb_status ebb_emit_whole(struct ebb_emitter *e, int64_t cols, enum ebb_dtype dtype,
+                               const char *name, int64_t layer, struct ebb_matrix *m);
+/* An int32 input [1, n]; the documents' starts. */
+struct ebb_view ebb_emit_input(int32_t tensor, int64_t n);
+struct ebb_view ebb_emit_docs(const struct ebb_emitter *e);
+/* The fp32 gradient of a parameter; -1: absent. */
+struct ebb_view ebb_emit_grad(const struct ebb_emitter *e, int32_t param);
+enum ebb_status ebb_emit_norm(struct ebb_emitter *e, const struct ebb_decoder_vector *norm,
+                              struct ebb_view x, struct ebb_view y);
+enum ebb_status ebb_emit_norm_backward(struct ebb_emitter *e, const struct ebb_decoder_vector *norm,
+                                       struct ebb_view x, struct ebb_view dy, struct ebb_view dx,
+                                       bool overwrite);
+/* grad += scale dy^T in. */
+enum ebb_status ebb_emit_weight_gradient(struct ebb_emitter *e, struct ebb_view dy,
+                                         struct ebb_view in, struct ebb_view grad, double scale);
+
+/* ---- decoder_head.c ---- */
+
+/* Matrices of one chunk of labels. */
+struct ebb_head {
+    struct ebb_matrix raw, h, dh;      /* [chunk, C] before and after the norm, gradient */
+    struct ebb_matrix logits, dlogits; /* [chunk, V] */
+    int64_t chunk;
+};
+
+/* `train`: with what backward needs. */
+enum ebb_status ebb_head_open(struct ebb_emitter *e, bool train, struct ebb_head *head);
+/* Logits of chunk i, of the label rows of x. */
+enum ebb_status ebb_head_logits(struct ebb_emitter *e, const struct ebb_head *head, int64_t i,
+                                struct ebb_view x);
+/* Losses that are sums over labels, and in training their gradient with respect to x into e->dx.
+ * `teacher` and `teacher_x`: a teacher and its last hidden states; NULL: none. */
+enum ebb_status ebb_head_emit(struct ebb_emitter *e, const struct ebb_matrix *x,
+                              struct ebb_emitter *teacher, const struct ebb_matrix *teacher_x);
+/* The same for losses of whole sequences. `reference`: a log-probability of each label; absent:
+ * none. */
+enum ebb_status ebb_head_emit_sequences(struct ebb_emitter *e, const struct ebb_matrix *x,
+                                        struct ebb_view reference);
+/* A reference's, from its last hidden states; or that which is an input, absent where there is
+ * none. */
+enum ebb_status ebb_head_emit_reference(struct ebb_emitter *e, const struct ebb_matrix *x,
+                                        struct ebb_view *reference);
+struct ebb_view ebb_head_given_reference(const struct ebb_emitter *e);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,1 @@
+ebb kd model=m teacher=t dataset=d.jsonl

@@ -1,0 +1,1 @@
+ebb kd model=m dataset=d.jsonl output_dir=o
