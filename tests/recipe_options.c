@@ -475,7 +475,7 @@ static void a_training_file_serves_evaluation_and_says_what_it_leaves(void **sta
                      EBB_OK);
     assert_contains(f.log, "conf.yaml: 4 keys of 'ebb sft' are not used by 'ebb eval'");
     end(&f);
-    assert_fails(EBB_COMMAND_EVAL, "top_p: 1\n", EBB_BAD_CONFIG,
+    assert_fails(EBB_COMMAND_EVAL, "top_p: 0.5\n", EBB_BAD_CONFIG,
                  "key 'top_p' belongs to 'ebb generate'");
     /* Rows are what is measured, as in training. */
     begin(&f, EBB_COMMAND_EVAL);

@@ -27,7 +27,7 @@ static const struct ebb_cli_command commands[] = {
 };
 
 /* Other names that commands go by. */
-static const char *const other_names[][2] = {{"distill", "kd"}};
+static const char *const other_names[][2] = {{"distill", "kd"}, {"kto", "dpo"}};
 
 const struct ebb_cli_command *ebb_cli_commands(size_t *count)
 {

@@ -50,7 +50,8 @@ static int64_t cut(const struct join *join, int64_t prompt, int64_t answer)
 /* Pairs are a desirable and an undesirable answer. */
 static uint8_t kind_of(const struct ebb_dataset *from, int64_t sample)
 {
-    return from->desirable ? from->desirable[sample] : (uint8_t)(sample % 2 == 0);
+    if (from->desirable) return from->desirable[sample];
+    return sample % 2 == 0 ? 1 : 0;
 }
 
 enum ebb_status ebb_dataset_add_kl(struct ebb_ctx *ctx, const struct ebb_dataset *from,

@@ -20,7 +20,8 @@ extern "C" {
     X(KD, "kd", EBB_USAGE_CONFIG,                                                                  \
       "distil a teacher into a student, or save what the teacher says; also 'ebb "                 \
       "distill'")                                                                                  \
-    X(DPO, "dpo", EBB_USAGE_CONFIG, "train on preferences: DPO, IPO, hinge, ORPO, SimPO, KTO")     \
+    X(DPO, "dpo", EBB_USAGE_CONFIG,                                                                \
+      "train on preferences: DPO, IPO, hinge, ORPO, SimPO, KTO; also 'ebb kto'")                   \
     X(PLAN, "plan", EBB_USAGE_CONFIG, "say what a training run would need, without running it")    \
     X(DATA, "data", EBB_USAGE_CONFIG, "show what becomes of a data set: samples, marks, lengths")  \
     X(EVAL, "eval", EBB_USAGE_CONFIG, "loss of a data set, with or without an adapter")            \

@@ -217,8 +217,8 @@ static const struct ebb_option table[] = {
      .text = "sft", .choices = "sft|kd|dpo",
      .help = "What the data, or the plan, is for. sft and kd show what 'ebb sft' and 'ebb kd' "
              "would train on; dpo shows preference pairs with both sides, or answers with a "
-             "verdict. In a file of 'ebb kd' this may say kd, so that the same file serves "
-             "'ebb plan'."},
+             "verdict. In a file of 'ebb kd' or 'ebb dpo' this may say which, so that the same "
+             "file serves 'ebb plan'."},
     {KEY(show_samples), .group = EBB_GROUP_DATA, .type = EBB_OPTION_INT, .commands = DATA,
      .text = "3", .low = 0, .high = 1e6, .unit = "samples", .aliases = "samples",
      .help = "How many samples are shown, spread over the set: text with special tokens, and "
@@ -432,14 +432,17 @@ static const struct ebb_option table[] = {
      .help = "The share of pairs whose verdict may be wrong (cDPO). For sigmoid and simpo."},
     {KEY(simpo_gamma), .group = EBB_GROUP_PREFERENCES, .type = EBB_OPTION_FLOAT,
      .commands = DPO | PLAN, .text = "0.5", .low = 0, .high = 1000,
-     .help = "Of simpo: the margin that the chosen answer shall have, beside beta times the difference "
-             "of mean log-probabilities. SimPO's gamma_beta_ratio is simpo_gamma / beta."},
+     .help = "Of simpo: the margin that the chosen answer shall have, beside beta times the "
+             "difference of mean log-probabilities. SimPO's gamma_beta_ratio is simpo_gamma / "
+             "beta."},
     {KEY(desirable_weight), .group = EBB_GROUP_PREFERENCES, .type = EBB_OPTION_FLOAT,
-     .commands = DPO | PLAN, .text = "1", .low = 0, .high = 1000, .aliases = "kto_chosen_weight",
-     .help = "Of kto: the weight of good answers. The paper wants this weight times their number to "
-             "be 1 to 4/3 of the same of bad ones."},
+     .commands = DPO | PLAN, .text = "1", .low = 0, .high = 1000,
+     .aliases = "kto_chosen_weight",
+     .help = "Of kto: the weight of good answers. The paper wants this weight times their number "
+             "to be 1 to 4/3 of the same of bad ones."},
     {KEY(undesirable_weight), .group = EBB_GROUP_PREFERENCES, .type = EBB_OPTION_FLOAT,
-     .commands = DPO | PLAN, .text = "1", .low = 0, .high = 1000, .aliases = "kto_rejected_weight",
+     .commands = DPO | PLAN, .text = "1", .low = 0, .high = 1000,
+     .aliases = "kto_rejected_weight",
      .help = "Of kto: the weight of bad answers."},
     {KEY(ref_model_name_or_path), .group = EBB_GROUP_PREFERENCES, .type = EBB_OPTION_STRING,
      .commands = DPO | PLAN, .aliases = "ref_model reference_model",

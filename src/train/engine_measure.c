@@ -14,7 +14,7 @@ static int64_t less(int64_t a, int64_t b)
 /* One document, or a pair of them, whose tokens, targets and positions are all 0. */
 static enum ebb_status put_inputs(struct ebb_engine *engine, int64_t tokens)
 {
-    int64_t docs = engine->request.capacity.docs > 1 ? 2 : 1, half = tokens / docs;
+    int64_t docs = engine->request.capacity.docs > 1 && tokens > 1 ? 2 : 1, half = tokens / docs;
     for (int64_t d = 0; d <= docs; d++) engine->doc_starts[d] = (int32_t)(d * half);
     engine->step.tokens = engine->step.labels = docs * half;
     engine->step.longest = half;
