@@ -4,7 +4,7 @@ mkfifo lines
 ebb chat model=model <lines 2>said.txt &
 exec 3>lines # held open: the program waits for a line
 echo /help >&3
-for i in 1 2 3 4 5 6 7 8 9 10; do
+for i in $(seq 150); do
     grep -q /exit said.txt && break
     sleep 0.2
 done
