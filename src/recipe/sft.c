@@ -17,6 +17,7 @@
 #include "recipe/dpo.h"
 #include "recipe/eval_prompts.h"
 #include "recipe/kd.h"
+#include "recipe/second.h"
 #include "train/checkpoint.h"
 
 /* ---- the output directory -------------------------------------------------------------------- */
@@ -261,24 +262,14 @@ static enum ebb_dtype save_dtype(const struct ebb_setup *setup)
     return setup->model->dtype == EBB_F32 ? EBB_F32 : EBB_BF16;
 }
 
-static bool describe_teacher(const struct ebb_setup *setup, const struct ebb_model_config *teacher,
-                             json_t *run)
-{
-    const char *name = setup->config->teacher_model_name_or_path;
-    json_int_t parameters = (json_int_t)ebb_model_config_parameters(teacher);
-    return json_object_set_new(run, "teacher", json_string(name)) == 0 &&
-           json_object_set_new(run, "teacher_parameters", json_integer(parameters)) == 0;
-}
-
 /* What run.json says of the configuration: models, and every key's value. The caller owns it. */
 static json_t *describe_run(const struct ebb_setup *setup, const struct ebb_engine *engine)
 {
     json_t *config = ebb_options_json(setup->options);
     if (config == NULL) return NULL;
     const char *command = ebb_command_name(ebb_options_command(setup->options));
-    const struct ebb_model_config *teacher = ebb_engine_teacher(engine);
     json_t *run = json_pack("{s:s, s:s}", "command", command, "base_model", setup->base_name);
-    bool ok = run && (!teacher || describe_teacher(setup, teacher, run)) &&
+    bool ok = run && ebb_second_json(setup, engine, run) &&
               json_object_set_new(run, "data_time", json_string(setup->data_time)) == 0 &&
               json_object_set(run, "config", config) == 0;
     json_decref(config);
