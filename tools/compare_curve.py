@@ -17,7 +17,8 @@ Three runs from the same start, with the same batches, linear schedule from --le
   torch    the same arithmetic: for LoRA a bfloat16 model with PEFT's float32 adapters under
            autocast, for all weights a bfloat16 model whose float32 masters AdamW updates
   exact    float32 throughout, TF32 off; the first --exact-steps steps (all, but 10 where the model
-           has more than two thousand million weights; 0: it is left out, and ebb and torch may be 0.05 apart)
+           has more than two thousand million weights; 0: it is left out, and ebb and torch may be
+           0.05 apart)
 
 What must hold: of |loss - exact| over the steps, ebb's largest and its root mean square are at most
 twice torch's, or 0.001 (of the loss itself: no curve is nearer to another than its rounding); the
@@ -34,7 +35,6 @@ SPDX-License-Identifier: Apache-2.0
 import argparse
 import csv
 import gc
-import glob
 import json
 import os
 import shutil
@@ -57,46 +57,7 @@ LARGE = 2e9
 WARMUP = 5
 
 
-# ---- Data ----------------------------------------------------------------------------------------
-
-
-def make_data(path, length, steps):
-    """One record a step. Returns the ids [steps][length]."""
-    here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    text = b""
-    for name in sorted(glob.glob(os.path.join(here, "docs", "*.md"))):
-        with open(name, "rb") as file:
-            text += file.read()
-    if len(text) < steps * length:
-        fail(f"docs/*.md has {len(text)} bytes, {steps} steps of {length} need {steps * length}")
-    records = [list(text[i * length : (i + 1) * length]) for i in range(steps)]
-    with open(path, "w") as file:
-        for ids in records:
-            file.write(json.dumps({"input_ids": ids}) + "\n")
-    return records
-
-
-def fail(text):
-    print("compare_curve: " + text)
-    sys.exit(2)
-
-
 # ---- Ebb -----------------------------------------------------------------------------------------
-
-
-def run_init(args, *keys):
-    command = [os.path.join(args.bin, "ebb"), "init", *keys]
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode != 0:
-        fail("ebb init failed\n" + done.stderr)
-
-
-def add_tokenizer(args, model_dir):
-    """`ebb sft` wants a tokenizer beside a model; records of ids do not use it."""
-    other = os.path.join(args.dir, "tokenizer")
-    run_init(args, "config=tiny-llama", "tokenizer=bytes", "output_dir=" + other)
-    for name in ("tokenizer.json", "tokenizer_config.json"):
-        shutil.copy(os.path.join(other, name), model_dir)
 
 
 def by_ebb(args, model_dir, adapter_dir, data):
@@ -119,7 +80,7 @@ def by_ebb(args, model_dir, adapter_dir, data):
         if first is None and line.startswith("step "):
             first = time.time() - start
     if process.wait() != 0:
-        fail(f"{' '.join(command)}: exit {process.returncode}\n" + "".join(lines))
+        kit.fail(f"{' '.join(command)}: exit {process.returncode}\n" + "".join(lines))
     whole = time.time() - start
     with open(os.path.join(out, "metrics.jsonl")) as file:
         steps = [json.loads(line) for line in file]
@@ -127,7 +88,7 @@ def by_ebb(args, model_dir, adapter_dir, data):
         record = json.load(file)
     steps = [step for step in steps if "learning_rate" in step]
     if len(steps) != args.steps:
-        fail(f"ebb made {len(steps)} steps instead of {args.steps}")
+        kit.fail(f"ebb made {len(steps)} steps instead of {args.steps}")
     shutil.rmtree(out)
     return steps, record, (first or whole) - steps[0]["step_seconds"], whole
 
@@ -319,16 +280,16 @@ def compare(args):
     begin = time.time()
     model_dir, adapter_dir = os.path.join(args.dir, "model"), None
     if args.by_init:
-        run_init(args, "config=" + args.model, "dtype=bfloat16", "output_dir=" + model_dir)
+        kit.run_init(args.bin, "config=" + args.model, "dtype=bfloat16", "output_dir=" + model_dir)
     else:
         kit.make_model(model_dir, args.model, args.device)
     kit.release(args.device)
-    add_tokenizer(args, model_dir)
+    kit.add_tokenizer(args.bin, args.dir, model_dir)
     if args.method == "lora":
         adapter_dir = os.path.join(args.dir, "adapter")
         kit.make_adapter(adapter_dir, args.model, 16, 32, 0.0)
     data = os.path.join(args.dir, "data.jsonl")
-    records = make_data(data, args.length, args.steps)
+    records = kit.make_data(data, args.length, args.steps)
     exact_steps = args.exact_steps
     if exact_steps is None:
         exact_steps = 10 if args.parameters > LARGE else args.steps

@@ -1,18 +1,21 @@
 """What the comparisons of whole models share: shapes, random models and adapters, where files go.
 
-Used by compare_gpu.py and compare_curve.py. A model is made from a shape with random weights: each
-matrix's deviation is 0.6 of the inverse root of the model's width, which for width 896 is the 0.02
-that transformers starts with (at 1.0 a deep random model magnifies every rounding several times
-more, PyTorch's too, and the cosines say more of the model than of who computed it); norm weights
-are 1 + 0.1 normal and biases 0.1 normal, so that a gradient that forgets one of them shows. Weights
-are written in bfloat16: every side then starts from the same numbers, whatever it computes in.
+Used by compare_gpu.py, compare_curve.py and compare_kd.py. A model is made from a shape with random
+weights: each matrix's deviation is 0.6 of the inverse root of the model's width, which for width
+896 is the 0.02 that transformers starts with (at 1.0 a deep random model magnifies every rounding
+several times more, PyTorch's too, and the cosines say more of the model than of who computed it);
+norm weights are 1 + 0.1 normal and biases 0.1 normal, so that a gradient that forgets one of them
+shows. Weights are written in bfloat16: every side then starts from the same numbers, whatever it
+computes in.
 SPDX-License-Identifier: Apache-2.0
 """
 
+import glob
 import json
 import math
 import os
 import shutil
+import subprocess
 import sys
 import tempfile
 import warnings
@@ -36,8 +39,13 @@ def shape(kind, width, inner, layers, heads, kv_heads, head_dim, vocab, tied, th
                 rms_norm_eps=eps, max_position_embeddings=32768, hidden_act="silu", **more)
 
 
-# As the models of these names have them; the tiny ones are configs/shapes/ with another head.
+# As the models of these names have them; the tiny ones are configs/shapes/ with another head, and a
+# wider and flatter one to teach it.
 SHAPES = {
+    "qwen2-0.5b": dict(shape("qwen2", 896, 4864, 24, 14, 2, 64, 151936, True, 1e6, 1e-6),
+                       max_position_embeddings=131072),
+    "qwen2-1.5b": dict(shape("qwen2", 1536, 8960, 28, 12, 2, 128, 151936, True, 1e6, 1e-6),
+                       max_position_embeddings=131072),
     "qwen2.5-0.5b": shape("qwen2", 896, 4864, 24, 14, 2, 64, 151936, True, 1e6, 1e-6),
     "qwen2.5-1.5b": shape("qwen2", 1536, 8960, 28, 12, 2, 128, 151936, True, 1e6, 1e-6),
     "qwen2.5-7b": shape("qwen2", 3584, 18944, 28, 28, 4, 128, 152064, False, 1e6, 1e-6),
@@ -46,6 +54,7 @@ SHAPES = {
     "qwen3-0.6b": shape("qwen3", 1024, 3072, 28, 16, 8, 128, 151936, True, 1e6, 1e-6),
     "tiny-llama": shape("llama", 128, 352, 4, 4, 2, 32, 512, False, 1e4, 1e-5),
     "tiny-qwen2": shape("qwen2", 128, 352, 4, 4, 2, 32, 512, True, 1e4, 1e-6),
+    "tiny-qwen2-wide": shape("qwen2", 192, 512, 3, 6, 2, 32, 512, True, 1e4, 1e-6),
     "tiny-qwen3": shape("qwen3", 128, 352, 4, 4, 2, 64, 512, True, 1e6, 1e-6),
 }
 CLASSES = {"qwen2": "Qwen2ForCausalLM", "llama": "LlamaForCausalLM", "qwen3": "Qwen3ForCausalLM"}
@@ -58,6 +67,12 @@ def quiet():
     transformers.logging.disable_progress_bar()
     torch.set_float32_matmul_precision("highest")
     torch.backends.cudnn.allow_tf32 = False
+
+
+def fail(text):
+    """Ends a comparison that could not run."""
+    print(f"{os.path.basename(sys.argv[0]).removesuffix('.py')}: {text}")
+    sys.exit(2)
 
 
 def work_dir(wanted, prefix, room):
@@ -135,15 +150,70 @@ def make_adapter(path, name, rank, alpha, scale_b, seed=2):
                    "base_model_name_or_path": name, "inference_mode": False}, file, indent=2)
 
 
-def load(model_dir, dtype, device, adapter_dir=None):
-    """transformers' model; with an adapter PEFT's, whose matrices stay float32."""
+def start_init(bin_dir, *keys):
+    return subprocess.Popen([os.path.join(bin_dir, "ebb"), "init", *keys], text=True,
+                            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+
+
+def finish_init(process):
+    errors = process.communicate()[1]
+    if process.returncode != 0:
+        fail("ebb init failed\n" + errors)
+
+
+def run_init(bin_dir, *keys):
+    finish_init(start_init(bin_dir, *keys))
+
+
+def init_models(bin_dir, models):
+    """Lets `ebb init` make each (folder, shape, seed), at the same time."""
+    running = []
+    for path, name, seed in models:
+        with open(path + ".json", "w") as file:
+            json.dump(config_of(name), file)
+        running.append(start_init(bin_dir, f"config={path}.json", "dtype=bfloat16",
+                                  f"seed={seed}", "output_dir=" + path))
+    for process in running:
+        finish_init(process)
+
+
+def add_tokenizer(bin_dir, work, model_dir):
+    """Training wants a tokenizer beside a model; records of ids do not use it."""
+    other = os.path.join(work, "tokenizer")
+    run_init(bin_dir, "config=tiny-llama", "tokenizer=bytes", "output_dir=" + other)
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copy(os.path.join(other, name), model_dir)
+
+
+def make_data(path, length, steps, again=False):
+    """The project's own documentation with one token a byte, a record of `length` ids a step; with
+    `again` it may begin again where it ends. Returns the ids [steps][length]."""
+    here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    text = b""
+    for name in sorted(glob.glob(os.path.join(here, "docs", "*.md"))):
+        with open(name, "rb") as file:
+            text += file.read()
+    if not text or (len(text) < steps * length and not again):
+        fail(f"docs/*.md has {len(text)} bytes, {steps} steps of {length} need {steps * length}")
+    text *= -(-steps * length // len(text))
+    records = [list(text[i * length : (i + 1) * length]) for i in range(steps)]
+    with open(path, "w") as file:
+        for ids in records:
+            file.write(json.dumps({"input_ids": ids}) + "\n")
+    return records
+
+
+def load(model_dir, dtype, device, adapter_dir=None, wide=True):
+    """transformers' model; with an adapter PEFT's, whose matrices stay float32 if `wide`, and else
+    are as the model's."""
     model = transformers.AutoModelForCausalLM.from_pretrained(
         model_dir, dtype=dtype, attn_implementation="sdpa", device_map={"": device})
     model.config.use_cache = False
     if adapter_dir:
         import peft
 
-        model = peft.PeftModel.from_pretrained(model, adapter_dir, is_trainable=True)
+        model = peft.PeftModel.from_pretrained(model, adapter_dir, is_trainable=True,
+                                               autocast_adapter_dtype=wide)
     return model.train()
 
 
