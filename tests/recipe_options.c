@@ -253,6 +253,7 @@ static void translated_spellings_name_a_row_and_a_value_it_takes(void **state)
                 struct fixture f;
                 enum ebb_command command = EBB_COMMAND_SFT;
                 if (!(option->commands & 1u << command)) command = EBB_COMMAND_KD;
+                if (!(option->commands & 1u << command)) command = EBB_COMMAND_DPO;
                 if (!(option->commands & 1u << command)) command = EBB_COMMAND_GENERATE;
                 begin(&f, command);
                 enum ebb_status wanted = strcmp(to, "!") == 0 ? EBB_UNSUPPORTED : EBB_OK;

@@ -168,8 +168,12 @@ static enum ebb_status settle_numerics(struct ebb_engine *engine, struct ebb_num
     EBB_TRY(ebb_matmul_lib_create(engine->ctx, &target, &engine->libs.matmul));
     snprintf(numerics->matmul, sizeof numerics->matmul, "%s",
              ebb_matmul_lib_version(engine->libs.matmul));
-    /* Logits of a teacher stand beside the model's own. */
-    int64_t logits = engine->config->vocab + (engine->teacher ? engine->teacher->vocab : 0);
+    /* Logits of a teacher stand beside the model's own, those of a reference are gone before. */
+    int64_t logits = engine->config->vocab, second = engine->teacher ? engine->teacher->vocab : 0;
+    if (!ebb_objective_prefers(&request->objective))
+        logits += second;
+    else if (second > logits)
+        logits = second;
     ebb_numerics_choose(numerics, logits, &request->capacity);
     EBB_TRY(settle_attention(engine, numerics));
     if (!request->numerics) return EBB_OK;
