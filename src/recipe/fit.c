@@ -406,6 +406,7 @@ static bool save_teacher(const struct ebb_setup *setup, struct trial *trial)
     if (setup->request.objective.kind != EBB_OBJECTIVE_DISTILL) return false;
     objective->kind = EBB_OBJECTIVE_DISTILL_SAVED;
     objective->top_k = setup->config->teacher_top_k;
+    if (objective->top_k > objective->distill.vocab) objective->top_k = objective->distill.vocab;
     objective->top_dtype = EBB_BF16;
     trial->request.teacher_dir = NULL;
     snprintf(trial->text, sizeof trial->text,
