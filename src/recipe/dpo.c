@@ -134,9 +134,19 @@ static struct ebb_engine_request reference_request(const struct ebb_setup *setup
     return request;
 }
 
+/* Advice is about what runs: this engine, not the one that trains. */
+static enum ebb_status check_fit(struct ebb_setup *setup, const struct ebb_engine_request *request,
+                                 const struct ebb_engine *engine)
+{
+    const struct ebb_engine_request training = setup->request;
+    setup->request = *request;
+    enum ebb_status status = ebb_fit_check(setup, engine);
+    setup->request = training;
+    return status;
+}
+
 static enum ebb_status run_reference(struct ebb_setup *setup, struct ebb_engine *engine)
 {
-    EBB_TRY(ebb_fit_check(setup, engine));
     EBB_TRY(ebb_engine_open(engine));
     EBB_TRY(ebb_reference_create(setup->ctx, engine, setup->train_set, setup->train,
                                  setup->env->stop_fd, &setup->train_reference));
@@ -155,6 +165,7 @@ enum ebb_status ebb_dpo_precompute(struct ebb_setup *setup)
     ebb_log(setup->ctx, EBB_LOG_INFO, "train",
             "reference: its log-probabilities are computed once");
     enum ebb_status status = ebb_engine_create(setup->ctx, &request, &engine);
+    if (status == EBB_OK) status = check_fit(setup, &request, engine);
     if (status == EBB_OK) status = run_reference(setup, engine);
     ebb_engine_free(engine);
     return status;
