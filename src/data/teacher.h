@@ -38,7 +38,7 @@ extern "C" {
 #endif
 
 struct ebb_teacher_info {
-    const char *name; /* of the teacher's model; borrowed from who gives the struct, like the next */
+    const char *name; /* of the teacher's model; both texts belong to who gives the struct */
     /* What chat templates took for the time when the data was made: on another day it might be
      * other data. NULL or "": nobody said. */
     const char *data_time;

@@ -50,7 +50,7 @@ struct ebb_setup {
     bool other_chat;                 /* it is not the one in model_dir */
     json_t *chat_kwargs;             /* NULL: none */
     int64_t now;                     /* what chat templates take for the time; 0: the clock */
-    char data_time[EBB_DATA_TIME];   /* of a run of `ebb sft`, kd, dpo: `now` by its clock; else "" */
+    char data_time[EBB_DATA_TIME];   /* of what trains or saves: `now` by its clock; else "" */
     /* What is written beside a result: the template with chat_kwargs as its defaults. NULL: that of
      * model_dir serves. */
     struct ebb_chat_template *saved_chat;
