@@ -63,12 +63,13 @@ static inline void taught_make(struct taught_place *p, const struct taught_shape
                      "\"num_hidden_layers\": %d, \"hidden_size\": %d, "
                      "\"num_attention_heads\": %d, \"num_key_value_heads\": %d, \"head_dim\": %d, "
                      "\"intermediate_size\": %d, \"vocab_size\": %d, "
-                     "\"max_position_embeddings\": 256, \"rms_norm_eps\": 1e-5, "
-                     "\"rope_theta\": 10000.0, \"hidden_act\": \"silu\", "
+                     "\"max_position_embeddings\": 256, \"rms_norm_eps\": %s, "
+                     "\"rope_theta\": %s, \"hidden_act\": \"silu\", "
                      "\"attention_bias\": false, \"tie_word_embeddings\": %s, "
                      "\"initializer_range\": 0.2, \"torch_dtype\": \"bfloat16\"}",
                      s->family, lower, s->layers, s->width, s->heads, s->kv_heads, s->head_dim,
-                     s->ffn, s->vocab, s->tied ? "true" : "false");
+                     s->ffn, s->vocab, lower[0] == 'q' ? "1e-3" : "1e-5",
+                     lower[0] == 'q' ? "100.0" : "10000.0", s->tied ? "true" : "false");
     assert_true(n > 0 && n < (int)sizeof json);
     snprintf(path, sizeof path, "%s/%s.json", p->dir, s->name);
     snprintf(dir, sizeof dir, "%s/%s", p->dir, s->name);

@@ -85,7 +85,8 @@ static bool no_eval(const struct ebb_config *config)
 }
 static bool no_eval_split(const struct ebb_config *config)
 {
-    return no_eval(config) && config->validation_split > 0;
+    /* A teacher is saved for what a run with this key trains. */
+    return no_eval(config) && config->validation_split > 0 && config->save_teacher == NULL;
 }
 static bool no_eval_steps(const struct ebb_config *config)
 {
@@ -373,9 +374,8 @@ static const struct rule rules[] = {
      "has no effect with this loss_type", "loss_type: kto, or remove it"},
     {"teacher_model_name_or_path teacher_logits kd_loss kd_ratio kd_scale_t2 temperature",
      PLAN, false, no_kd, "recipe", "has no effect without recipe: kd", "recipe: kd, or remove it"},
-    {"teacher_logits", KD | PLAN, false, two_teachers, "teacher_model_name_or_path",
-     "contradicts teacher_model_name_or_path: either says what the student learns from",
-     "keep one of them"},
+    {"teacher_model_name_or_path", KD | PLAN, false, two_teachers, "teacher_logits",
+     "contradicts teacher_logits: either says what the student learns from", "keep one of them"},
     {"teacher_top_k teacher_dtype", KD, false, not_saving_teacher, "save_teacher",
      "has no effect without save_teacher", "save_teacher: DIR, or remove it"},
     {"teacher_logits kd_loss kd_ratio beta kd_scale_t2 output_dir use_peft learning_rate "
