@@ -22,6 +22,7 @@ struct ebb_second {
  * taken at its word. Warns where the data has longer documents than it was made for. */
 enum ebb_status ebb_second_find(struct ebb_setup *setup, const struct ebb_second *second,
                                 const char *name, int64_t *vocab);
+
 #ifdef __cplusplus
 }
 #endif
