@@ -2,7 +2,6 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "recipe/second.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "base/file.h"
@@ -112,36 +111,4 @@ enum ebb_status ebb_second_find(struct ebb_setup *setup, const struct ebb_second
     ebb_model_config_free(ctx, model);
     EBB_TRY(check_tokens(setup, second));
     return check_vocab(setup, second, *vocab);
-}
-
-/* ---- how it is called ------------------------------------------------------------------------ */
-
-const char *ebb_second_role(const struct ebb_setup *setup)
-{
-    return ebb_objective_prefers(&setup->request.objective) ? "reference" : "teacher";
-}
-
-const char *ebb_second_name(const struct ebb_setup *setup)
-{
-    const struct ebb_config *config = setup->config;
-    if (!ebb_objective_prefers(&setup->request.objective))
-        return config->teacher_model_name_or_path;
-    return config->ref_model_name_or_path ? config->ref_model_name_or_path : setup->base_name;
-}
-
-bool ebb_second_json(const struct ebb_setup *setup, const struct ebb_engine *engine, json_t *json)
-{
-    const struct ebb_model_config *second = ebb_engine_teacher(engine);
-    char key[32];
-    if (json == NULL) return false;
-    if (setup->teacher) {
-        const char *name = ebb_teacher_describe(setup->teacher)->name;
-        return json_object_set_new(json, "teacher", json_string(name)) == 0;
-    }
-    if (second == NULL) return true;
-    snprintf(key, sizeof key, "%s_parameters", ebb_second_role(setup));
-    json_int_t parameters = (json_int_t)ebb_model_config_parameters(second);
-    return json_object_set_new(json, ebb_second_role(setup), json_string(ebb_second_name(setup))) ==
-               0 &&
-           json_object_set_new(json, key, json_integer(parameters)) == 0;
 }
