@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "model/family.h"
+#include "recipe/second.h"
 
 enum { SIZE_TEXT = 32 };
 
@@ -82,15 +83,9 @@ static enum ebb_status add_policies(const struct ebb_setup *setup, const struct 
 
 /* ---- table ----------------------------------------------------------------------------------- */
 
-/* The model beside the one that is trained. */
-static const char *second_kind(const struct ebb_setup *setup)
-{
-    return ebb_objective_prefers(&setup->request.objective) ? "reference" : "teacher";
-}
-
 static const char *kind_name(const struct ebb_setup *setup, enum ebb_kind kind)
 {
-    return kind == EBB_KIND_TEACHER ? second_kind(setup) : ebb_kind_name(kind);
+    return kind == EBB_KIND_TEACHER ? ebb_second_role(setup) : ebb_kind_name(kind);
 }
 
 static enum ebb_status add_head(const struct ebb_setup *setup, const struct ebb_engine *engine,
@@ -116,7 +111,7 @@ static enum ebb_status add_head(const struct ebb_setup *setup, const struct ebb_
         EBB_TRY(ebb_str_addf(ctx, out, "trained               every weight\n"));
     if (second)
         EBB_TRY(ebb_str_addf(ctx, out, "%-22s%s (%s, %lld layers, %s parameters)\n",
-                             second_kind(setup), ebb_setup_second_name(setup), second->family->name,
+                             ebb_second_role(setup), ebb_second_name(setup), second->family->name,
                              (long long)second->layers,
                              ebb_text_count(ebb_model_config_parameters(second), number,
                                             sizeof number)));
@@ -225,19 +220,16 @@ json_t *ebb_fit_json(const struct ebb_setup *setup, const struct ebb_engine *eng
 {
     const struct ebb_plan *plan = ebb_engine_plan(engine);
     const struct ebb_capacity *capacity = &setup->request.capacity;
-    const struct ebb_model_config *second = ebb_engine_teacher(engine);
     int64_t trained = 0, all = 0;
     ebb_engine_parameters(engine, &trained, &all);
-    bool prefers = ebb_objective_prefers(&setup->request.objective);
     json_t *json = json_object();
     json = with(json, "model", json_string(setup->base_name));
     json = with(json, "dtype", json_string(ebb_dtype_name(setup->request.storage)));
     json = with(json, "parameters", json_integer(all));
     json = with(json, "trained_parameters", json_integer(trained));
-    if (second) {
-        json = with(json, second_kind(setup), json_string(ebb_setup_second_name(setup)));
-        json = with(json, prefers ? "reference_parameters" : "teacher_parameters",
-                    json_integer(ebb_model_config_parameters(second)));
+    if (json && !ebb_second_json(setup, engine, json)) {
+        json_decref(json);
+        json = NULL;
     }
     json = with(json, "tokens", json_integer(capacity->tokens));
     json = with(json, "documents", json_integer(capacity->docs));

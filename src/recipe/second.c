@@ -2,6 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "recipe/second.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/file.h"
@@ -111,4 +112,34 @@ enum ebb_status ebb_second_find(struct ebb_setup *setup, const struct ebb_second
     ebb_model_config_free(ctx, model);
     EBB_TRY(check_tokens(setup, second));
     return check_vocab(setup, second, *vocab);
+}
+
+/* ---- how it is called ------------------------------------------------------------------------ */
+
+const char *ebb_second_role(const struct ebb_setup *setup)
+{
+    return ebb_objective_prefers(&setup->request.objective) ? "reference" : "teacher";
+}
+
+/* A reference is the model as it was unless another is named. */
+const char *ebb_second_name(const struct ebb_setup *setup)
+{
+    const struct ebb_config *config = setup->config;
+    if (setup->teacher) return ebb_teacher_describe(setup->teacher)->name;
+    if (!ebb_objective_prefers(&setup->request.objective))
+        return config->teacher_model_name_or_path;
+    return config->ref_model_name_or_path ? config->ref_model_name_or_path : setup->base_name;
+}
+
+bool ebb_second_json(const struct ebb_setup *setup, const struct ebb_engine *engine, json_t *json)
+{
+    const struct ebb_model_config *second = ebb_engine_teacher(engine);
+    const char *role = ebb_second_role(setup), *name = ebb_second_name(setup);
+    char key[32];
+    if (json == NULL) return false;
+    if (second == NULL && setup->teacher == NULL) return true;
+    if (json_object_set_new(json, role, json_string(name)) != 0) return false;
+    if (second == NULL) return true;
+    snprintf(key, sizeof key, "%s_parameters", role);
+    return json_object_set_new(json, key, json_integer(ebb_model_config_parameters(second))) == 0;
 }

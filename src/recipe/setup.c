@@ -599,14 +599,6 @@ enum ebb_status ebb_setup_training(struct ebb_setup *setup)
     return EBB_OK;
 }
 
-const char *ebb_setup_second_name(const struct ebb_setup *setup)
-{
-    const struct ebb_config *config = setup->config;
-    if (!ebb_objective_prefers(&setup->request.objective))
-        return config->teacher_model_name_or_path;
-    return config->ref_model_name_or_path ? config->ref_model_name_or_path : setup->base_name;
-}
-
 void ebb_setup_free(struct ebb_setup *setup)
 {
     struct ebb_ctx *ctx = setup->ctx;

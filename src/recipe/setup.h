@@ -92,9 +92,6 @@ enum ebb_status ebb_setup_eval_data(struct ebb_setup *setup);
 enum ebb_status ebb_setup_feeds(struct ebb_setup *setup, const struct ebb_engine *engine);
 /* Adapter, optimizer, memory keys and budgets, for training. */
 enum ebb_status ebb_setup_training(struct ebb_setup *setup);
-/* The name of the model beside the one that is trained: a teacher's, or a reference's, which is the
- * model as it was unless another is named. */
-const char *ebb_setup_second_name(const struct ebb_setup *setup);
 void ebb_setup_free(struct ebb_setup *setup);
 
 /* EBB_INTERRUPTED where a signal waits. The signal stays where it is. */

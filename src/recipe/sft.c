@@ -17,6 +17,7 @@
 #include "recipe/dpo.h"
 #include "recipe/eval_prompts.h"
 #include "recipe/kd.h"
+#include "recipe/second.h"
 #include "train/checkpoint.h"
 
 /* ---- the output directory -------------------------------------------------------------------- */
@@ -261,24 +262,6 @@ static enum ebb_dtype save_dtype(const struct ebb_setup *setup)
     return setup->model->dtype == EBB_F32 ? EBB_F32 : EBB_BF16;
 }
 
-/* The second model: a teacher, in memory or saved, or a reference. */
-static bool describe_second(const struct ebb_setup *setup, const struct ebb_engine *engine,
-                            json_t *run)
-{
-    const struct ebb_model_config *second = ebb_engine_teacher(engine);
-    if (setup->teacher) {
-        const char *name = ebb_teacher_describe(setup->teacher)->name;
-        return json_object_set_new(run, "teacher", json_string(name)) == 0;
-    }
-    if (second == NULL) return true;
-    bool kd = ebb_kd_wanted(setup->options, setup->config);
-    const char *name = ebb_setup_second_name(setup);
-    json_int_t parameters = (json_int_t)ebb_model_config_parameters(second);
-    return json_object_set_new(run, kd ? "teacher" : "reference", json_string(name)) == 0 &&
-           json_object_set_new(run, kd ? "teacher_parameters" : "reference_parameters",
-                               json_integer(parameters)) == 0;
-}
-
 /* What run.json says of the configuration: models, and every key's value. The caller owns it. */
 static json_t *describe_run(const struct ebb_setup *setup, const struct ebb_engine *engine)
 {
@@ -286,7 +269,7 @@ static json_t *describe_run(const struct ebb_setup *setup, const struct ebb_engi
     if (config == NULL) return NULL;
     const char *command = ebb_command_name(ebb_options_command(setup->options));
     json_t *run = json_pack("{s:s, s:s}", "command", command, "base_model", setup->base_name);
-    bool ok = run && describe_second(setup, engine, run) &&
+    bool ok = run && ebb_second_json(setup, engine, run) &&
               json_object_set_new(run, "data_time", json_string(setup->data_time)) == 0 &&
               json_object_set(run, "config", config) == 0;
     json_decref(config);
