@@ -121,9 +121,11 @@ const char *ebb_second_role(const struct ebb_setup *setup)
     return ebb_objective_prefers(&setup->request.objective) ? "reference" : "teacher";
 }
 
+/* A reference is the model as it was unless another is named. */
 const char *ebb_second_name(const struct ebb_setup *setup)
 {
     const struct ebb_config *config = setup->config;
+    if (setup->teacher) return ebb_teacher_describe(setup->teacher)->name;
     if (!ebb_objective_prefers(&setup->request.objective))
         return config->teacher_model_name_or_path;
     return config->ref_model_name_or_path ? config->ref_model_name_or_path : setup->base_name;
@@ -132,16 +134,12 @@ const char *ebb_second_name(const struct ebb_setup *setup)
 bool ebb_second_json(const struct ebb_setup *setup, const struct ebb_engine *engine, json_t *json)
 {
     const struct ebb_model_config *second = ebb_engine_teacher(engine);
+    const char *role = ebb_second_role(setup), *name = ebb_second_name(setup);
     char key[32];
     if (json == NULL) return false;
-    if (setup->teacher) {
-        const char *name = ebb_teacher_describe(setup->teacher)->name;
-        return json_object_set_new(json, "teacher", json_string(name)) == 0;
-    }
+    if (second == NULL && setup->teacher == NULL) return true;
+    if (json_object_set_new(json, role, json_string(name)) != 0) return false;
     if (second == NULL) return true;
-    snprintf(key, sizeof key, "%s_parameters", ebb_second_role(setup));
-    json_int_t parameters = (json_int_t)ebb_model_config_parameters(second);
-    return json_object_set_new(json, ebb_second_role(setup), json_string(ebb_second_name(setup))) ==
-               0 &&
-           json_object_set_new(json, key, json_integer(parameters)) == 0;
+    snprintf(key, sizeof key, "%s_parameters", role);
+    return json_object_set_new(json, key, json_integer(ebb_model_config_parameters(second))) == 0;
 }

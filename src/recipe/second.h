@@ -25,8 +25,8 @@ enum ebb_status ebb_second_find(struct ebb_setup *setup, const struct ebb_second
 /* What the run's second model is ("teacher", "reference"), and how the user calls it. */
 const char *ebb_second_role(const struct ebb_setup *setup);
 const char *ebb_second_name(const struct ebb_setup *setup);
-/* Puts name and number of parameters into an object, where the engine has a second model (of a
- * saved teacher the name). False: no memory, or no object. */
+/* Puts name and number of parameters into an object, where the engine has a second model; of a
+ * saved teacher the name. False: no memory, or no object. */
 bool ebb_second_json(const struct ebb_setup *setup, const struct ebb_engine *engine, json_t *json);
 
 #ifdef __cplusplus
