@@ -140,6 +140,27 @@ static void put_together_nothing_is_longer_than_max_length(void **state)
     finish(ctx, from, with);
 }
 
+static void answers_to_the_same_prompt_are_passed_over(void **state)
+{
+    /* An answer that serves twice is stored twice. */
+    static const struct expected want[] = {{"1 2 *10", 1, 1},
+                                           {"1 2 *30 *31 *32 *33 *34", EBB_DATASET_KL, 1},
+                                           {"1 2 *20", 0, 2},
+                                           {"1 2 *30 *31 *32 *33 *34", EBB_DATASET_KL, 2},
+                                           {"1 3 *30 *31 *32 *33 *34", 1, 3},
+                                           {"1 3 *10", EBB_DATASET_KL, 3}};
+    static const int32_t ids[] = {1, 2, 10, 1, 2, 20, 1, 3, 30, 31, 32, 33, 34};
+    static const int64_t lengths[] = {3, 3, 7}, prompts[] = {2, 2, 2};
+    struct ebb_ctx *ctx = ebb_ctx_create();
+    struct ebb_dataset *from, *with;
+    (void)state;
+    assert_int_equal(ebb_dataset_from_ids(ctx, ids, lengths, prompts, 3, &from), EBB_OK);
+    judge(ctx, from, (const uint8_t[]){1, 0, 1});
+    assert_int_equal(ebb_dataset_add_kl(ctx, from, 0, &with), EBB_OK);
+    expect(with, want, 6);
+    finish(ctx, from, with);
+}
+
 /* There is no other answer: it measures with its own. */
 static void one_sample_alone_is_its_own_example(void **state)
 {
@@ -188,6 +209,7 @@ int main(void)
         cmocka_unit_test(each_answer_is_followed_by_its_prompt_with_the_next_answer),
         cmocka_unit_test(pairs_are_a_desirable_and_an_undesirable_answer),
         cmocka_unit_test(put_together_nothing_is_longer_than_max_length),
+        cmocka_unit_test(answers_to_the_same_prompt_are_passed_over),
         cmocka_unit_test(one_sample_alone_is_its_own_example),
         cmocka_unit_test(samples_without_a_prompt_or_an_answer_stay_whole),
     };

@@ -118,8 +118,10 @@ enum ebb_status ebb_dpo_setup(struct ebb_setup *setup)
 
 /* ---- a reference beforehand ------------------------------------------------------------------ */
 
-/* The reference alone, in the run's capacity and numerics. */
-static struct ebb_engine_request reference_request(const struct ebb_setup *setup)
+/* The reference alone, in the run's capacity and numerics: a run that goes on computes the same
+ * again. */
+static struct ebb_engine_request reference_request(const struct ebb_setup *setup,
+                                                   const struct ebb_numerics *numerics)
 {
     struct ebb_engine_request request = setup->request;
     request.objective = (struct ebb_objective){.kind = EBB_OBJECTIVE_LOGPROB};
@@ -128,7 +130,7 @@ static struct ebb_engine_request reference_request(const struct ebb_setup *setup
     request.new_adapter = NULL;
     request.train = request.decode = false;
     request.evaluate = true;
-    request.numerics = NULL;
+    request.numerics = numerics;
     request.memory = (struct ebb_memory_keys){.rules = NULL};
     request.capacity.cache_tokens = 0;
     return request;
@@ -155,13 +157,14 @@ static enum ebb_status run_reference(struct ebb_setup *setup, struct ebb_engine 
                                 setup->env->stop_fd, &setup->eval_reference);
 }
 
-enum ebb_status ebb_dpo_precompute(struct ebb_setup *setup)
+enum ebb_status ebb_dpo_precompute(struct ebb_setup *setup, const struct ebb_engine *training)
 {
     struct ebb_engine *engine = NULL;
     if (!ebb_objective_prefers(&setup->request.objective) ||
         setup->request.objective.reference != EBB_REFERENCE_GIVEN)
         return EBB_OK;
-    struct ebb_engine_request request = reference_request(setup);
+    struct ebb_engine_request request =
+        reference_request(setup, &ebb_engine_plan(training)->request.numerics);
     ebb_log(setup->ctx, EBB_LOG_INFO, "train",
             "reference: its log-probabilities are computed once");
     enum ebb_status status = ebb_engine_create(setup->ctx, &request, &engine);

@@ -216,8 +216,7 @@ enum ebb_status ebb_setup_time(struct ebb_setup *setup, const char *resume)
         EBB_TRY(ebb_teacher_data_time(setup->ctx, saved, text, EBB_DATA_TIME));
     if (text[0]) return read_time(setup, format, resume ? resume : saved);
     if (localtime_r(&now, &parts) == NULL || strftime(text, EBB_DATA_TIME, format, &parts) == 0)
-        return EBB_FAIL(setup->ctx, EBB_FAILED,
-                        "the clock shows no time that can be written down");
+        return EBB_FAIL(setup->ctx, EBB_FAILED, "the clock shows no time that can be written down");
     setup->now = now;
     return EBB_OK;
 }
@@ -420,6 +419,23 @@ static void settle_length(struct ebb_setup *setup)
             split ? "what the model has positions for" : "the longest sample");
 }
 
+/* With packing a pair goes into one row, so a row's length is the longest pair's. */
+static void settle_rows(struct ebb_setup *setup)
+{
+    const struct ebb_dataset *sets[] = {setup->train_set, setup->eval_set};
+    int64_t longest = setup->max_length;
+    if (setup->config->max_length != EBB_AUTO_INT || !setup->config->packing) return;
+    for (int k = 0; k < 2; k++)
+        for (int64_t i = 0; sets[k] && sets[k]->group == 2 && i + 1 < sets[k]->count; i += 2) {
+            int64_t pair = ebb_dataset_length(sets[k], i) + ebb_dataset_length(sets[k], i + 1);
+            if (pair > longest) longest = pair;
+        }
+    if (longest == setup->max_length) return;
+    setup->max_length = longest;
+    ebb_log(setup->ctx, EBB_LOG_INFO, "data", "max_length: %lld for a row, the longest pair",
+            (long long)longest);
+}
+
 static void widen(struct ebb_capacity *capacity, const struct ebb_loader *loader)
 {
     const struct ebb_loader_facts *facts = ebb_loader_describe(loader);
@@ -515,6 +531,7 @@ enum ebb_status ebb_setup_data(struct ebb_setup *setup)
     if (setup->purpose == EBB_PURPOSE_PREFERENCE) {
         if (ebb_options_command(setup->options) == EBB_COMMAND_DATA) return EBB_OK;
         EBB_TRY(add_kl(setup));
+        settle_rows(setup);
     }
     EBB_TRY(create_loader(setup, setup->train_set, config->per_device_train_batch_size, true,
                           &setup->train));

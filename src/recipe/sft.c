@@ -407,7 +407,7 @@ static enum ebb_status train(struct ebb_setup *setup, const struct ebb_recipe_en
                              struct ebb_trainer_result *result)
 {
     EBB_TRY(ebb_fit_check(setup, *engine_in_out));
-    EBB_TRY(ebb_dpo_precompute(setup)); /* before the engine takes device memory */
+    EBB_TRY(ebb_dpo_precompute(setup, *engine_in_out)); /* before the engine takes device memory */
     EBB_TRY(settle_overhead(setup, engine_in_out));
     struct ebb_engine *engine = *engine_in_out;
     struct ebb_trainer_request request = {.engine = engine, .resume = resume};

@@ -78,11 +78,6 @@ static enum ebb_status check_way(struct ebb_engine *engine, const struct ebb_att
         return EBB_FAIL(engine->ctx, EBB_BAD_CONFIG,
                         "the checkpoint was made with attention by plain kernels, and a run that "
                         "goes on from it keeps its numbers\ntry:   attn_implementation: auto");
-    if (had->library && had->kv_heads > 0 && engine->config->kv_heads % had->kv_heads != 0)
-        return EBB_FAIL(engine->ctx, EBB_BAD_FILE,
-                        "the checkpoint's attention takes %lld kv heads at once, the model has "
-                        "%lld: it belongs to another model",
-                        (long long)had->kv_heads, (long long)engine->config->kv_heads);
     return EBB_OK;
 }
 
@@ -395,7 +390,7 @@ static enum ebb_status check_ids(struct ebb_engine *engine, const int32_t *ids, 
     const char *whose = "";
     if (engine->teacher && engine->teacher->vocab < vocab) {
         vocab = engine->teacher->vocab;
-        whose = "teacher's ";
+        whose = ebb_objective_prefers(&engine->request.objective) ? "reference's " : "teacher's ";
     }
     for (int64_t i = 0; i < count; i++)
         if (ids[i] < 0 || ids[i] >= vocab)
