@@ -380,8 +380,7 @@ static void a_distillation_of_torchtune_means_the_same(void **state)
 
 static void a_distillation_of_trl_means_the_same_or_stops(void **state)
 {
-    static const char *const refused[] = {"lmbda: 0.5\n", "seq_kd: true\n",
-                                          "disable_dropout: true\n"};
+    static const char *const refused[] = {"lmbda: 0.5\n", "seq_kd: true\n"};
     struct fixture f;
     (void)state;
     begin(&f, EBB_COMMAND_KD);

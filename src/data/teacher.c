@@ -17,6 +17,8 @@ struct ebb_teacher {
     struct ebb_teacher_info info;      /* its texts are the two below */
     struct ebb_teacher_set set;
     struct ebb_teacher_rows rows;
+    bool hashed; /* teacher.json has a hash of the other file: */
+    uint64_t hash;
     int64_t *offsets; /* [samples + 1] */
     char *name, *data_time, *path, *json;
     struct ebb_safetensors *file;
@@ -91,6 +93,9 @@ static enum ebb_status parse_json(struct ebb_ctx *ctx, struct ebb_teacher *teach
     EBB_TRY(ebb_json_int64(ctx, path, json, "rows", &info->rows, NULL));
     EBB_TRY(ebb_json_double(ctx, path, json, "remainder_mean", &info->remainder_mean, NULL));
     EBB_TRY(ebb_json_double(ctx, path, json, "remainder_most", &info->remainder_most, NULL));
+    teacher->hashed = json_object_get(json, "tensors_hash") != NULL;
+    if (teacher->hashed)
+        EBB_TRY(ebb_teacher_parse_hash(ctx, path, json, "tensors_hash", &teacher->hash));
     EBB_TRY(ebb_teacher_set_parse(ctx, path, json, saved));
     EBB_TRY(ebb_json_string(ctx, path, json, "data_time", &data_time, &timed));
     teacher->name = ebb_mem_strdup(ctx, name);
@@ -180,6 +185,20 @@ static enum ebb_status open_tensors(struct ebb_ctx *ctx, struct ebb_teacher *tea
                     teacher->path);
 }
 
+/* Of the whole file, where teacher.json has one: a row may be wrong and still look like a row. It
+ * is read from one end to the other, which also brings it into the page cache. */
+static enum ebb_status check_tensors(struct ebb_ctx *ctx, const struct ebb_teacher *teacher)
+{
+    uint64_t hash;
+    if (!teacher->hashed) return EBB_OK;
+    EBB_TRY(ebb_file_hash(ctx, teacher->path, NULL, &hash));
+    if (hash == teacher->hash) return EBB_OK;
+    return EBB_FAIL(ctx, EBB_BAD_FILE,
+                    "%s: it is not the file that " EBB_TEACHER_JSON " was written for: it was "
+                    "changed or is damaged\ncopy it again, or save the teacher again",
+                    teacher->path);
+}
+
 /* ---- opening ---- */
 
 static enum ebb_status load(struct ebb_ctx *ctx, struct ebb_teacher *teacher, const char *dir)
@@ -200,6 +219,7 @@ static enum ebb_status load(struct ebb_ctx *ctx, struct ebb_teacher *teacher, co
                         teacher->json, teacher->info.samples, teacher->info.rows, saved.samples,
                         saved.rows);
     EBB_TRY(open_tensors(ctx, teacher));
+    EBB_TRY(check_tensors(ctx, teacher));
     teacher->rows =
         (struct ebb_teacher_rows){.ctx = ctx,
                                   .where = teacher->path,

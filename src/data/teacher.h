@@ -11,8 +11,9 @@
  *                                       descending, at most 0; -inf: a token the teacher masks
  *   teacher.json                        what it is: teacher, k, dtype, temperature, vocabulary;
  *                                       the data's time, where it has one;
- *                                       what the k leave out; hashes of the data set; and a
- *                                       checksum of all that
+ *                                       what the k leave out; hashes of the other file (which
+ *                                       may be missing) and of the data set; and a checksum of
+ *                                       all that
  *
  * One file, however large: it is written at offsets and mapped to be read. Its size is known
  * beforehand to the byte. teacher.json comes last: a folder without it was not saved to its end and

@@ -321,14 +321,18 @@ static enum ebb_status sum_up(struct ebb_teacher_writer *writer)
 static enum ebb_status save_json(struct ebb_teacher_writer *writer)
 {
     const struct ebb_teacher_info *info = &writer->info;
-    char checksum[17];
+    char checksum[17], tensors[17];
+    uint64_t hash;
+    EBB_TRY(ebb_file_hash(writer->ctx, writer->path, NULL, &hash));
+    ebb_teacher_write_hash(hash, tensors);
     json_t *json =
-        json_pack("{s:i, s:s, s:I, s:s, s:f, s:I, s:I, s:I, s:f, s:f, s:o}", "ebb_teacher",
+        json_pack("{s:i, s:s, s:I, s:s, s:f, s:I, s:I, s:I, s:f, s:f, s:s, s:o}", "ebb_teacher",
                   EBB_TEACHER_VERSION, "teacher", info->name, "k", (json_int_t)info->k, "dtype",
                   ebb_dtype_name(info->dtype), "temperature", info->temperature, "vocab",
                   (json_int_t)info->vocab, "samples", (json_int_t)info->samples, "rows",
                   (json_int_t)info->rows, "remainder_mean", info->remainder_mean, "remainder_most",
-                  info->remainder_most, "data", ebb_teacher_set_json(&writer->set));
+                  info->remainder_most, "tensors_hash", tensors, "data",
+                  ebb_teacher_set_json(&writer->set));
     if (json == NULL)
         return EBB_FAIL(writer->ctx, EBB_NO_MEMORY, "out of host memory while writing '%s'",
                         writer->json);

@@ -63,6 +63,12 @@ static enum ebb_status open_saved(struct ebb_setup *setup)
                         "where: %s\n"
                         "try:   dataset_name",
                         ebb_options_where(setup->options, "teacher_logits"));
+    if (!ebb_dir_exists(dir))
+        return EBB_FAIL(setup->ctx, EBB_BAD_CONFIG,
+                        "there is no saved teacher '%s'\n"
+                        "where: %s\n"
+                        "try:   'ebb kd' with save_teacher: %s first",
+                        dir, ebb_options_where(setup->options, "teacher_logits"), dir);
     EBB_TRY(ebb_teacher_open(setup->ctx, dir, setup->train_set, &setup->teacher));
     EBB_TRY(ebb_teacher_check_loader(setup->ctx, setup->train));
     const struct ebb_teacher_info *info = ebb_teacher_describe(setup->teacher);
@@ -94,6 +100,27 @@ enum ebb_status ebb_kd_setup(struct ebb_setup *setup)
 
 /* ---- saving a teacher ------------------------------------------------------------------------ */
 
+/* A directory that holds something else is no place for a teacher; what an interrupted save left is
+ * overwritten. */
+static enum ebb_status check_place(struct ebb_ctx *ctx, struct ebb_options *options,
+                                   const char *dir)
+{
+    char **names = NULL;
+    size_t count = 0;
+    enum ebb_status status = EBB_OK;
+    if (!ebb_dir_exists(dir)) return EBB_OK;
+    EBB_TRY(ebb_dir_list(ctx, dir, &names, &count));
+    for (size_t i = 0; status == EBB_OK && i < count; i++)
+        if (strncmp(names[i], "teacher.", 8) != 0)
+            status = EBB_FAIL(ctx, EBB_BAD_CONFIG,
+                              "save_teacher '%s' is a directory that holds something else ('%s')\n"
+                              "where: %s\n"
+                              "try:   another directory",
+                              dir, names[i], ebb_options_where(options, "save_teacher"));
+    ebb_dir_list_free(ctx, names, count);
+    return status;
+}
+
 /* The data as a student's run has it, and an engine of the teacher alone. */
 static enum ebb_status set_up_teacher(struct ebb_ctx *ctx, struct ebb_options *options,
                                       const struct ebb_config *config,
@@ -101,6 +128,7 @@ static enum ebb_status set_up_teacher(struct ebb_ctx *ctx, struct ebb_options *o
 {
     struct ebb_engine_request *request = &setup->request;
     struct ebb_objective *objective = &request->objective;
+    EBB_TRY(check_place(ctx, options, config->save_teacher));
     EBB_TRY(ebb_setup_model(ctx, options, config, env, setup));
     EBB_TRY(ebb_setup_time(setup, NULL));
     EBB_TRY(ebb_setup_tokenizer(setup));

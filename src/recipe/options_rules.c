@@ -624,6 +624,10 @@ static enum ebb_status check_kd(struct ebb_options *options, const struct ebb_co
 {
     bool plan = options->command == EBB_COMMAND_PLAN && config->recipe == EBB_RECIPE_KEY_KD;
     if (options->command != EBB_COMMAND_KD && !plan) return EBB_OK;
+    if (config->save_teacher && config->teacher_model_name_or_path == NULL)
+        return EBB_FAIL(ctx, EBB_BAD_CONFIG,
+                        "save_teacher needs the teacher that is to be saved\n"
+                        "try:   teacher_model_name_or_path: MODEL");
     if (config->teacher_model_name_or_path == NULL && config->teacher_logits == NULL)
         return EBB_FAIL(ctx, EBB_BAD_CONFIG,
                         "distillation needs a teacher\n"

@@ -288,8 +288,8 @@ static const struct ebb_option table[] = {
      .text = "auto", .automatic = true, .low = 0, .above = true, .high = 100,
      .aliases = "lr optimizer.lr",
      .help = "The highest learning rate of the schedule. auto: 2e-4 for LoRA, 2e-5 for every "
-             "weight; the run prints it. Lower it where the loss jumps, raise it where it hardly "
-             "falls."},
+             "weight, and in 'ebb dpo' 5e-6 and 5e-7; the run prints it. Lower it where the loss "
+             "jumps, raise it where it hardly falls."},
     {KEY(lr_scheduler_type), .group = EBB_GROUP_OPTIMIZER, .type = EBB_OPTION_CHOICE,
      .commands = FIT, .text = "linear",
      .choices = "constant|constant_with_warmup|linear|cosine|warmup_stable_decay=wsd",
@@ -425,7 +425,8 @@ static const struct ebb_option table[] = {
      .aliases = "pref_loss",
      .help = "The loss. sigmoid: DPO. ipo, hinge: other shapes of it. orpo, simpo: without a "
              "reference. kto: of single answers that are good or bad; it also takes pairs. "
-             "auto: sigmoid for pairs, kto for single answers. op/preference.h has the formulas."},
+             "auto: sigmoid for pairs, kto for single answers. docs/PREFERENCES.md has the "
+             "formulas."},
     {KEY(label_smoothing), .group = EBB_GROUP_PREFERENCES, .type = EBB_OPTION_FLOAT,
      .commands = DPO | PLAN, .text = "0", .low = 0, .high = 0.5,
      .aliases = "dpo_label_smoothing loss.label_smoothing",
@@ -749,8 +750,7 @@ static const struct ebb_foreign_key foreign[] = {
      "Ebb distils on the data as it is, which is lmbda: 0 in TRL (whose default is 0.5)"},
     {"seq_kd", true, "false",
      "have the teacher write the answers with 'ebb generate', and train on them with 'ebb sft'"},
-    {"disable_dropout", true, "false",
-     "there is no dropout but lora_dropout, whose default is 0: leave it out"},
+    {"disable_dropout", false, "", "there is no dropout but lora_dropout, whose default is 0"},
     {"teacher_model_init_kwargs", true, "none", "the teacher is what its config.json says"},
     {"flash_attention flash_attn sdp_attention xformers_attention padding_free",
      false, "", "attention never stores its scores, and padding is never computed"},
