@@ -29,6 +29,14 @@ struct ebb_batch {
     int32_t *label_rows; /* [labels] places whose target is not EBB_IGNORE, ascending */
 };
 
+/* Labels of document `doc`, the first of which is label `first` of the batch. */
+static inline int64_t ebb_batch_labels(const struct ebb_batch *batch, int64_t doc, int64_t first)
+{
+    int64_t end = first;
+    while (end < batch->labels && batch->label_rows[end] < batch->doc_starts[doc + 1]) end++;
+    return end - first;
+}
+
 #ifdef __cplusplus
 }
 #endif

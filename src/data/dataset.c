@@ -118,7 +118,7 @@ void ebb_dataset_sum(struct ebb_dataset *set)
         int64_t length = set->lengths[i];
         set->tokens += length;
         if (length > set->longest) set->longest = length;
-        for (int64_t t = 1; t < length; t++) set->labels += ebb_dataset_is_trained(set, i, t);
+        set->labels += ebb_dataset_labels(set, i);
     }
 }
 

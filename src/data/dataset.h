@@ -169,6 +169,13 @@ static inline bool ebb_dataset_is_trained(const struct ebb_dataset *dataset, int
     int64_t bit = dataset->starts[sample] + place;
     return (dataset->trained[bit >> 5] >> (bit & 31)) & 1u;
 }
+/* Targets of a sample that are trained: its first token is nobody's target. */
+static inline int64_t ebb_dataset_labels(const struct ebb_dataset *dataset, int64_t sample)
+{
+    int64_t labels = 0, length = ebb_dataset_length(dataset, sample);
+    for (int64_t i = 1; i < length; i++) labels += ebb_dataset_is_trained(dataset, sample, i);
+    return labels;
+}
 
 #ifdef __cplusplus
 }

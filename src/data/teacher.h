@@ -58,9 +58,8 @@ struct ebb_teacher_info {
 
 /* ---- before saving or training ---- */
 
-/* Labels of a data set: rows that its teacher has. */
-int64_t ebb_teacher_rows(const struct ebb_dataset *dataset);
-/* Bytes of teacher.safetensors, exactly; teacher.json has a few hundred more. */
+/* Bytes of teacher.safetensors, exactly (its rows are the data set's labels); teacher.json has a
+ * few hundred more. */
 int64_t ebb_teacher_bytes(int64_t samples, int64_t rows, int64_t k, enum ebb_dtype dtype);
 /* EBB_BAD_CONFIG where the loader's packing cuts samples: a piece sees less than the teacher saw.
  */

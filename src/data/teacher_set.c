@@ -15,25 +15,6 @@
 
 /* ---- counts ---- */
 
-/* Labels of a sample; marks, where it is there, gets a byte for each target: [length - 1]. */
-static int64_t count_labels(const struct ebb_dataset *dataset, int64_t sample, uint8_t *marks)
-{
-    int64_t count = 0, length = ebb_dataset_length(dataset, sample);
-    for (int64_t place = 1; place < length; place++) {
-        bool trained = ebb_dataset_is_trained(dataset, sample, place);
-        if (marks != NULL) marks[place - 1] = trained;
-        count += trained;
-    }
-    return count;
-}
-
-int64_t ebb_teacher_rows(const struct ebb_dataset *dataset)
-{
-    int64_t rows = 0;
-    for (int64_t i = 0; i < dataset->count; i++) rows += count_labels(dataset, i, NULL);
-    return rows;
-}
-
 int64_t ebb_teacher_bytes(int64_t samples, int64_t rows, int64_t k, enum ebb_dtype dtype)
 {
     return EBB_TEACHER_HEAD + (samples + 1) * (int64_t)sizeof(int64_t) +
@@ -53,6 +34,17 @@ enum ebb_status ebb_teacher_check_loader(struct ebb_ctx *ctx, const struct ebb_l
 }
 
 /* ---- the data set ---- */
+
+/* Labels of a sample, and a byte for each target: [length - 1]. */
+static int64_t mark_labels(const struct ebb_dataset *dataset, int64_t sample, uint8_t *marks)
+{
+    int64_t count = 0, length = ebb_dataset_length(dataset, sample);
+    for (int64_t place = 1; place < length; place++) {
+        marks[place - 1] = ebb_dataset_is_trained(dataset, sample, place);
+        count += marks[place - 1];
+    }
+    return count;
+}
 
 enum ebb_status ebb_teacher_set_make(struct ebb_ctx *ctx, const struct ebb_dataset *dataset,
                                      struct ebb_teacher_set *set, int64_t **offsets)
@@ -74,7 +66,7 @@ enum ebb_status ebb_teacher_set_make(struct ebb_ctx *ctx, const struct ebb_datas
     for (int64_t i = 0; i < dataset->count && status == EBB_OK; i++) {
         int64_t length = ebb_dataset_length(dataset, i);
         (*offsets)[i] = set->rows;
-        set->rows += count_labels(dataset, i, marks);
+        set->rows += mark_labels(dataset, i, marks);
         set->tokens += length;
         ids[i] = ebb_hash_bytes(ebb_dataset_ids(dataset, i), (size_t)length * sizeof(int32_t));
         targets[i] = ebb_hash_bytes(marks, (size_t)(length - 1));
@@ -186,8 +178,7 @@ enum ebb_status ebb_teacher_document(struct ebb_ctx *ctx, const struct ebb_datas
                                      const int64_t *offsets, const struct ebb_batch *batch,
                                      const int64_t *samples, int64_t doc, int64_t at, int64_t *rows)
 {
-    int64_t sample = samples[doc], end = batch->doc_starts[doc + 1];
-    int64_t tokens = end - batch->doc_starts[doc], count = 0;
+    int64_t sample = samples[doc], tokens = batch->doc_starts[doc + 1] - batch->doc_starts[doc];
     if (sample < 0 || sample >= dataset->count)
         return EBB_FAIL(ctx, EBB_BAD_CONFIG,
                         "a micro-batch has sample %" PRId64 " of a saved teacher's %" PRId64
@@ -202,7 +193,7 @@ enum ebb_status ebb_teacher_document(struct ebb_ctx *ctx, const struct ebb_datas
             " tokens, and a saved teacher has read each sample whole"
             "\nset packing_strategy: bfd (wrapped and bfd_split cut), or packing: false",
             sample + 1, tokens, length);
-    while (at + count < batch->labels && batch->label_rows[at + count] < end) count++;
+    int64_t count = ebb_batch_labels(batch, doc, at);
     if (count != saved)
         return EBB_FAIL(ctx, EBB_BAD_CONFIG,
                         "a micro-batch has %" PRId64 " labels of sample %" PRId64

@@ -57,6 +57,9 @@ enum ebb_divergence {
     EBB_DIVERGENCES
 };
 
+/* "forward KL", "generalised JSD", ... */
+const char *ebb_divergence_name(enum ebb_divergence divergence);
+
 /* The logarithm of a masked token's probability, where one is needed: exp(-100) is below the
  * smallest number of fp32. */
 #define EBB_DISTILL_LOG_MASKED (-100.0f)

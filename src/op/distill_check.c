@@ -4,6 +4,14 @@
 
 #include <math.h>
 
+const char *ebb_divergence_name(enum ebb_divergence divergence)
+{
+    static const char *const names[EBB_DIVERGENCES] = {"forward KL",        "reverse KL",
+                                                       "generalised JSD",   "symmetric KL",
+                                                       "skewed forward KL", "skewed reverse KL"};
+    return names[divergence];
+}
+
 static enum ebb_status check_keys(const struct ebb_op_env *env, const char *op,
                                   const struct ebb_distill_keys *keys)
 {
@@ -39,8 +47,12 @@ static void choose_kind(const struct ebb_distill_keys *keys, struct ebb_distill_
     form->mixed = share_of(beta);
     form->rest = share_of(1 - beta);
     switch (keys->divergence) {
-    case EBB_FORWARD_KL: form->forward = 1; break;
-    case EBB_REVERSE_KL: form->reverse = 1; break;
+    case EBB_FORWARD_KL:
+        form->forward = 1;
+        break;
+    case EBB_REVERSE_KL:
+        form->reverse = 1;
+        break;
     case EBB_JSD:
         if (inner) form->kind = EBB_DISTILL_JSD;
         form->forward = beta <= 0;
@@ -60,7 +72,8 @@ static void choose_kind(const struct ebb_distill_keys *keys, struct ebb_distill_
         form->mixed = share_of(1 - beta);
         form->rest = share_of(beta);
         break;
-    case EBB_DIVERGENCES: break;
+    case EBB_DIVERGENCES:
+        break;
     }
 }
 

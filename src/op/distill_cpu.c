@@ -127,10 +127,18 @@ EBB_VECTOR void make_terms(const struct ebb_distill_form *form, int64_t n, struc
     }
     float mixed = form->mixed, rest = form->rest;
     switch (form->kind) {
-    case EBB_DISTILL_PLAIN: plain_terms(form, n, t); break;
-    case EBB_DISTILL_JSD: jsd_terms(mixed, rest, n, t); break;
-    case EBB_DISTILL_SKEWED_FORWARD: skewed_forward_terms(mixed, rest, n, t); break;
-    case EBB_DISTILL_SKEWED_REVERSE: skewed_reverse_terms(mixed, rest, n, t); break;
+    case EBB_DISTILL_PLAIN:
+        plain_terms(form, n, t);
+        break;
+    case EBB_DISTILL_JSD:
+        jsd_terms(mixed, rest, n, t);
+        break;
+    case EBB_DISTILL_SKEWED_FORWARD:
+        skewed_forward_terms(mixed, rest, n, t);
+        break;
+    case EBB_DISTILL_SKEWED_REVERSE:
+        skewed_reverse_terms(mixed, rest, n, t);
+        break;
     }
 }
 
@@ -182,12 +190,6 @@ EBB_VECTOR void add_plain(const struct plain_head *head, float share, const floa
         if (at + j == head->target) p -= 1.0f;
         g[j] += share * p;
     }
-}
-
-static void write_zeros(enum ebb_dtype dtype, void *d, int64_t from, int64_t to)
-{
-    size_t size = (size_t)ebb_dtype_bytes(dtype);
-    memset((char *)d + (size_t)from * size, 0, (size_t)(to - from) * size);
 }
 
 /* d may be z. */
@@ -259,7 +261,7 @@ static struct row_result distill_row(const struct ebb_distill_form *form, const 
     result.loss = combine(form, result.cross_entropy, result.divergence);
     if (gradient == NULL) return result;
     write_gradient(form, &student, &teacher, &plain, z, teacher_z, (float)slopes, dtype, gradient);
-    write_zeros(dtype, gradient, n, cols);
+    ebb_vocab_clear(dtype, gradient, n, cols);
     return result;
 }
 
@@ -435,7 +437,7 @@ static struct row_result topk_row(const struct ebb_distill_form *form, const str
         float slope = all ? 0 : t.slope[k] - t.q[k] * (float)slopes;
         write_others(form, &others, &plain, z, slope, dtype, gradient);
         write_topk(form, top, &plain, saved, &t, (float)slopes, dtype, gradient);
-        write_zeros(dtype, gradient, n, cols);
+        ebb_vocab_clear(dtype, gradient, n, cols);
     }
     if (gradient != z) restore(top, z, saved);
     return result;

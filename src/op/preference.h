@@ -83,6 +83,9 @@ enum ebb_preference {
     EBB_PREFERENCES
 };
 
+/* "sigmoid", "ipo", ... */
+const char *ebb_preference_name(enum ebb_preference loss_type);
+
 /* Kinds of a document (kto). */
 enum { EBB_KTO_UNDESIRABLE, EBB_KTO_DESIRABLE, EBB_KTO_KL };
 

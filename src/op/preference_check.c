@@ -7,6 +7,11 @@
 static const char *const names[] = {"sigmoid", "ipo", "hinge", "orpo", "simpo", "kto"};
 static_assert(sizeof names / sizeof names[0] == EBB_PREFERENCES, "a name for each loss");
 
+const char *ebb_preference_name(enum ebb_preference loss_type)
+{
+    return names[loss_type];
+}
+
 static const char *dtype_of(const struct ebb_view *view)
 {
     return ebb_dtype_name((enum ebb_dtype)view->dtype);

@@ -40,12 +40,6 @@ enum ebb_status ebb_label_logprob_cpu(const struct ebb_op_env *env,
 
 /* ---- their gradient ---- */
 
-static void write_zeros(enum ebb_dtype dtype, void *d, int64_t from, int64_t to)
-{
-    size_t size = (size_t)ebb_dtype_bytes(dtype);
-    memset((char *)d + (size_t)from * size, 0, (size_t)(to - from) * size);
-}
-
 /* d may be z. */
 static EBB_CLONES void write_gradient(const float *z, int64_t vocab, int64_t target,
                                       float coefficient, enum ebb_dtype dtype, void *d)
@@ -84,7 +78,7 @@ enum ebb_status ebb_label_logprob_backward_cpu(const struct ebb_op_env *env,
         if (!none)
             write_gradient(ebb_view_row(env, logits, i), vocab, targets[label_rows[i]],
                            coefficient[i], dtype, d);
-        write_zeros(dtype, d, none ? 0 : vocab, logits->cols);
+        ebb_vocab_clear(dtype, d, none ? 0 : vocab, logits->cols);
     }
     return EBB_OK;
 }
@@ -216,6 +210,6 @@ enum ebb_status ebb_preference_loss_cpu(const struct ebb_op_env *env,
     else
         add_pairs(&labels, &args->keys, sums);
     sums->labels += labels.count;
-    write_zeros(EBB_F32, labels.coefficient, labels.count, args->coefficient.cols);
+    ebb_vocab_clear(EBB_F32, labels.coefficient, labels.count, args->coefficient.cols);
     return EBB_OK;
 }

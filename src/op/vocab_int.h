@@ -17,6 +17,12 @@ float ebb_vocab_max(const float *z, int64_t n);
 double ebb_vocab_sum_exp(const float *z, int64_t n, float max, float scale);
 /* Is the value among the n logits? */
 bool ebb_vocab_has(const float *z, int64_t n, float value);
+/* Zeros into elements [from, to) of a row. */
+static inline void ebb_vocab_clear(enum ebb_dtype dtype, void *row, int64_t from, int64_t to)
+{
+    size_t size = (size_t)ebb_dtype_bytes(dtype);
+    memset((char *)row + (size_t)from * size, 0, (size_t)(to - from) * size);
+}
 /* Every label of `rows` rows must be a token of this batch with a target below `vocab`; `row0` is
  * the label of the first row. EBB_FAILED naming `op`. */
 enum ebb_status ebb_vocab_check_labels(const struct ebb_op_env *env, const char *op,

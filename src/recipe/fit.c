@@ -227,7 +227,7 @@ json_t *ebb_fit_json(const struct ebb_setup *setup, const struct ebb_engine *eng
     json = with(json, "dtype", json_string(ebb_dtype_name(setup->request.storage)));
     json = with(json, "parameters", json_integer(all));
     json = with(json, "trained_parameters", json_integer(trained));
-    if (json && !ebb_second_json(setup, engine, json)) {
+    if (!ebb_second_json(setup, engine, json)) {
         json_decref(json);
         json = NULL;
     }

@@ -192,7 +192,7 @@ static void announce_save(const struct ebb_setup *setup, const struct ebb_engine
                           const struct ebb_teacher_info *info)
 {
     char size[32], device[32], temperature[EBB_TEXT_DOUBLE];
-    int64_t samples = setup->train_set->count, rows = ebb_teacher_rows(setup->train_set);
+    int64_t samples = setup->train_set->count, rows = setup->train_set->labels;
     ebb_text_from_double(info->temperature, temperature);
     ebb_log(setup->ctx, EBB_LOG_INFO, "model",
             "teacher: %s; the %lld likeliest of %lld tokens at temperature %s, %s of disk for "
@@ -227,11 +227,8 @@ enum ebb_status ebb_kd_save(struct ebb_ctx *ctx, struct ebb_options *options,
     return status;
 }
 
-enum ebb_status ebb_kd_announce(const struct ebb_setup *setup, const struct ebb_engine *engine)
+void ebb_kd_announce(const struct ebb_setup *setup, const struct ebb_engine *engine)
 {
-    static const char *const names[EBB_DIVERGENCES] = {"forward KL",        "reverse KL",
-                                                       "generalised JSD",   "symmetric KL",
-                                                       "skewed forward KL", "skewed reverse KL"};
     const struct ebb_distill_keys *keys = &setup->request.objective.distill;
     const struct ebb_model_config *teacher = ebb_engine_teacher(engine);
     char beta[EBB_TEXT_DOUBLE + 8] = "", text[EBB_TEXT_DOUBLE], count[32];
@@ -252,7 +249,6 @@ enum ebb_status ebb_kd_announce(const struct ebb_setup *setup, const struct ebb_
                 (long long)teacher->layers,
                 ebb_text_count(ebb_model_config_parameters(teacher), count, sizeof count));
     ebb_log(setup->ctx, EBB_LOG_INFO, "train", "loss: %g cross-entropy + %g %s%s, temperature %g%s",
-            1 - keys->kd_ratio, keys->kd_ratio, names[keys->divergence], beta, keys->temperature,
-            keys->scale_t2 ? ", times its square" : "");
-    return EBB_OK;
+            1 - keys->kd_ratio, keys->kd_ratio, ebb_divergence_name(keys->divergence), beta,
+            keys->temperature, keys->scale_t2 ? ", times its square" : "");
 }

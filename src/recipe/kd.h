@@ -21,7 +21,7 @@ enum ebb_status ebb_kd_save(struct ebb_ctx *ctx, struct ebb_options *options,
                             const struct ebb_config *config, const struct ebb_recipe_env *env,
                             struct ebb_setup *setup, struct ebb_teacher_info *info);
 /* One line for a person: what the student learns from and how. */
-enum ebb_status ebb_kd_announce(const struct ebb_setup *setup, const struct ebb_engine *engine);
+void ebb_kd_announce(const struct ebb_setup *setup, const struct ebb_engine *engine);
 
 #ifdef __cplusplus
 }

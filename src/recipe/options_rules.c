@@ -9,10 +9,10 @@
 
 #include "data/dataset.h"
 #include "data/packing.h"
-#include "op/distill.h"
-#include "op/preference.h"
 #include "optim/schedule.h"
 #include "recipe/chat.h"
+#include "recipe/dpo.h"
+#include "recipe/kd.h"
 #include "recipe/options_int.h"
 #include "recipe/sources.h"
 
@@ -620,10 +620,9 @@ static enum ebb_status check_evaluation(struct ebb_options *options,
 
 /* Distillation: a teacher is named, and where the result goes. */
 static enum ebb_status check_kd(struct ebb_options *options, const struct ebb_config *config,
-                                     struct ebb_ctx *ctx)
+                                struct ebb_ctx *ctx)
 {
-    bool plan = options->command == EBB_COMMAND_PLAN && config->recipe == EBB_RECIPE_KEY_KD;
-    if (options->command != EBB_COMMAND_KD && !plan) return EBB_OK;
+    if (!ebb_kd_wanted(options, config)) return EBB_OK;
     if (config->save_teacher && config->teacher_model_name_or_path == NULL)
         return EBB_FAIL(ctx, EBB_BAD_CONFIG,
                         "save_teacher needs the teacher that is to be saved\n"
@@ -643,6 +642,7 @@ static enum ebb_status check_kd(struct ebb_options *options, const struct ebb_co
     if (config->beta > 1)
         return EBB_FAIL(ctx, EBB_BAD_CONFIG, "beta is %g, kd_loss takes 0 to 1\nwhere: %s",
                         config->beta, ebb_options_where(options, "beta"));
+    bool plan = options->command == EBB_COMMAND_PLAN;
     if (config->output_dir || config->save_teacher || plan) return EBB_OK;
     return EBB_FAIL(ctx, EBB_BAD_CONFIG,
                     "'ebb kd' needs 'output_dir', or save_teacher\n"
@@ -652,8 +652,7 @@ static enum ebb_status check_kd(struct ebb_options *options, const struct ebb_co
 static enum ebb_status check_dpo(struct ebb_options *options, const struct ebb_config *config,
                                  struct ebb_ctx *ctx)
 {
-    bool plan = options->command == EBB_COMMAND_PLAN && config->recipe == EBB_RECIPE_KEY_DPO;
-    if ((options->command != EBB_COMMAND_DPO && !plan) || !(config->beta <= 0)) return EBB_OK;
+    if (!ebb_dpo_wanted(options, config) || !(config->beta <= 0)) return EBB_OK;
     return EBB_FAIL(ctx, EBB_BAD_CONFIG,
                     "beta is %g: a preference loss takes one above 0\n"
                     "where: %s\n"

@@ -364,7 +364,7 @@ static enum ebb_status announce(const struct ebb_setup *setup, const struct ebb_
                 ebb_device_name(ebb_engine_device(engine)));
     say_plan(setup, ebb_engine_plan(engine));
     say_training(setup);
-    if (ebb_kd_wanted(setup->options, setup->config)) EBB_TRY(ebb_kd_announce(setup, engine));
+    if (ebb_kd_wanted(setup->options, setup->config)) ebb_kd_announce(setup, engine);
     if (ebb_dpo_wanted(setup->options, setup->config)) ebb_dpo_announce(setup);
     bool kwargs = setup->saved_chat != NULL && json_object_size(setup->chat_kwargs) > 0;
     if (kwargs || ebb_chat_is_other(setup->config))

@@ -16,15 +16,6 @@ void ebb_reference_free(struct ebb_ctx *ctx, struct ebb_reference_set *reference
     memset(reference, 0, sizeof *reference);
 }
 
-/* Targets of a sample that are trained: its first token is nobody's target. */
-static int64_t count_labels(const struct ebb_dataset *dataset, int64_t sample)
-{
-    int64_t labels = 0;
-    for (int64_t i = 1; i < ebb_dataset_length(dataset, sample); i++)
-        labels += ebb_dataset_is_trained(dataset, sample, i);
-    return labels;
-}
-
 static enum ebb_status make_room(struct ebb_ctx *ctx, const struct ebb_dataset *dataset,
                                  struct ebb_reference_set *reference)
 {
@@ -32,19 +23,11 @@ static enum ebb_status make_room(struct ebb_ctx *ctx, const struct ebb_dataset *
         ebb_mem_alloc(ctx, (size_t)(dataset->count + 1) * sizeof *reference->offsets);
     if (reference->offsets == NULL) return EBB_NO_MEMORY;
     for (int64_t i = 0; i < dataset->count; i++)
-        reference->offsets[i + 1] = reference->offsets[i] + count_labels(dataset, i);
+        reference->offsets[i + 1] = reference->offsets[i] + ebb_dataset_labels(dataset, i);
     int64_t labels = reference->offsets[dataset->count];
     reference->logprobs =
         ebb_mem_alloc(ctx, (size_t)(labels > 0 ? labels : 1) * sizeof *reference->logprobs);
     return reference->logprobs ? EBB_OK : EBB_NO_MEMORY;
-}
-
-/* Labels of document d, whose first is number `first` of the micro-batch. */
-static int64_t labels_of(const struct ebb_batch *batch, int64_t d, int64_t first)
-{
-    int64_t end = first;
-    while (end < batch->labels && batch->label_rows[end] < batch->doc_starts[d + 1]) end++;
-    return end - first;
 }
 
 /* Copies between a micro-batch's labels and those of its samples. */
@@ -53,7 +36,7 @@ static enum ebb_status move_labels(struct ebb_ctx *ctx, const struct ebb_referen
                                    float *labels, bool in)
 {
     for (int64_t d = 0, first = 0; d < batch->docs; d++) {
-        int64_t count = labels_of(batch, d, first), at = reference->offsets[samples[d]];
+        int64_t count = ebb_batch_labels(batch, d, first), at = reference->offsets[samples[d]];
         if (count != reference->offsets[samples[d] + 1] - at)
             return EBB_FAIL(ctx, EBB_BAD_CONFIG,
                             "sample %" PRId64 " was cut into pieces by packing, and its reference "
@@ -172,9 +155,9 @@ uint64_t ebb_feed_hash(const struct ebb_feed *feed, const struct ebb_batch *batc
     const struct ebb_objective *objective = feed->objective;
     size_t count = (size_t)(batch->labels * objective->top_k);
     EBB_ASSERT(feed->sources.teacher != NULL);
-    const uint64_t pair[2] = {
-        ebb_hash_bytes(feed->ids, count * sizeof *feed->ids),
-        ebb_hash_bytes(feed->logprobs, count * (size_t)ebb_dtype_bytes(objective->top_dtype))};
+    const uint64_t pair[2] = {ebb_hash_bytes(feed->ids, count * sizeof *feed->ids),
+                              ebb_hash_bytes(feed->logprobs, count * (size_t)ebb_dtype_bytes(
+                                                                         objective->top_dtype))};
     return ebb_hash_bytes(pair, sizeof pair);
 }
 

@@ -82,6 +82,16 @@ static enum ebb_status mix_kinds(const struct ebb_trainer_request *request,
     return EBB_OK;
 }
 
+/* Micro-batch i of `count` that are spread over an epoch. */
+static enum ebb_status spread_micro(struct ebb_ctx *ctx, struct ebb_loader *loader, int64_t i,
+                                    int64_t count, const struct ebb_batch **batch)
+{
+    int64_t micros = ebb_loader_describe(loader)->micros_per_epoch;
+    struct ebb_loader_place at = {0, count > 1 ? i * (micros - 1) / (count - 1) : 0};
+    EBB_TRY(ebb_loader_seek(ctx, loader, at));
+    return ebb_loader_next(ctx, loader, batch);
+}
+
 static enum ebb_status hash_data(struct ebb_ctx *ctx, const struct ebb_trainer_request *request,
                                  uint64_t *hash)
 {
@@ -93,9 +103,7 @@ static enum ebb_status hash_data(struct ebb_ctx *ctx, const struct ebb_trainer_r
     *hash = 0;
     for (int64_t i = 0; i < count; i++) {
         const struct ebb_batch *batch;
-        struct ebb_loader_place at = {0, count > 1 ? i * (micros - 1) / (count - 1) : 0};
-        EBB_TRY(ebb_loader_seek(ctx, loader, at));
-        EBB_TRY(ebb_loader_next(ctx, loader, &batch));
+        EBB_TRY(spread_micro(ctx, loader, i, count, &batch));
         *hash = mix(*hash, batch->ids, (size_t)batch->tokens * sizeof *batch->ids);
         *hash = mix(*hash, batch->targets, (size_t)batch->tokens * sizeof *batch->targets);
         *hash =
@@ -116,9 +124,7 @@ static enum ebb_status hash_saved(struct ebb_ctx *ctx, const struct ebb_trainer_
     *hash = 0;
     for (int64_t i = 0; i < count; i++) {
         const struct ebb_batch *batch;
-        struct ebb_loader_place at = {0, count > 1 ? i * (micros - 1) / (count - 1) : 0};
-        EBB_TRY(ebb_loader_seek(ctx, loader, at));
-        EBB_TRY(ebb_loader_next(ctx, loader, &batch));
+        EBB_TRY(spread_micro(ctx, loader, i, count, &batch));
         EBB_TRY(ebb_feed_put(request->train_feed, request->engine, loader, batch));
         uint64_t fed = ebb_feed_hash(request->train_feed, batch);
         *hash = mix(*hash, &fed, sizeof fed);
@@ -174,13 +180,11 @@ static void describe_model(const struct ebb_model_config *c, char *out, size_t r
 
 static void describe_distillation(const struct ebb_distill_keys *keys, char *out, size_t room)
 {
-    static const char *const names[EBB_DIVERGENCES] = {"forward KL",        "reverse KL",
-                                                       "generalised JSD",   "symmetric KL",
-                                                       "skewed forward KL", "skewed reverse KL"};
     char ratio[EBB_TEXT_DOUBLE], beta[EBB_TEXT_DOUBLE], temperature[EBB_TEXT_DOUBLE];
     bool weighed = keys->divergence > EBB_REVERSE_KL;
-    snprintf(out, room, "%s%s%s, kd_ratio %s, temperature %s%s", names[keys->divergence],
-             weighed ? " with beta " : "", weighed ? ebb_text_from_double(keys->beta, beta) : "",
+    snprintf(out, room, "%s%s%s, kd_ratio %s, temperature %s%s",
+             ebb_divergence_name(keys->divergence), weighed ? " with beta " : "",
+             weighed ? ebb_text_from_double(keys->beta, beta) : "",
              ebb_text_from_double(keys->kd_ratio, ratio),
              ebb_text_from_double(keys->temperature, temperature),
              keys->scale_t2 ? ", times its square" : "");
@@ -188,11 +192,9 @@ static void describe_distillation(const struct ebb_distill_keys *keys, char *out
 
 static void describe_preference(const struct ebb_preference_keys *keys, char *out, size_t room)
 {
-    static const char *const names[EBB_PREFERENCES] = {"sigmoid", "ipo",   "hinge",
-                                                       "orpo",    "simpo", "kto"};
     char a[EBB_TEXT_DOUBLE], b[EBB_TEXT_DOUBLE], c[EBB_TEXT_DOUBLE];
-    int used = snprintf(out, room, "%s with beta %s, label_smoothing %s", names[keys->loss_type],
-                        ebb_text_from_double(keys->beta, a),
+    int used = snprintf(out, room, "%s with beta %s, label_smoothing %s",
+                        ebb_preference_name(keys->loss_type), ebb_text_from_double(keys->beta, a),
                         ebb_text_from_double(keys->label_smoothing, b));
     if (used < 0 || (size_t)used >= room) return;
     if (keys->loss_type == EBB_PREFERENCE_SIMPO)
