@@ -19,16 +19,23 @@ static enum ebb_status new_chunk(struct ebb_emitter *e, const struct ebb_head *h
                               name);
 }
 
-static struct ebb_view chunk_view(const struct ebb_emitter *e, const struct ebb_head *head,
-                                  const struct ebb_matrix *m, int64_t i)
+/* Rows of chunk i of the labels, from row `row0` of the tensor on. */
+static struct ebb_view label_chunk(const struct ebb_emitter *e, const struct ebb_head *head,
+                                   int32_t tensor, enum ebb_dtype dtype, int64_t row0, int64_t cols,
+                                   int64_t i)
 {
     int64_t left = e->b->capacity.tokens - i * head->chunk;
-    struct ebb_view view =
-        ebb_tensor_view(m->tensor, m->dtype, 0, left < head->chunk ? left : head->chunk, 0, m->cols,
-                        m->cols);
+    struct ebb_view view = ebb_tensor_view(tensor, dtype, row0,
+                                           left < head->chunk ? left : head->chunk, 0, cols, cols);
     view.extent = EBB_EXTENT_LABELS;
     view.row0 = i * head->chunk;
     return view;
+}
+
+static struct ebb_view chunk_view(const struct ebb_emitter *e, const struct ebb_head *head,
+                                  const struct ebb_matrix *m, int64_t i)
+{
+    return label_chunk(e, head, m->tensor, m->dtype, 0, m->cols, i);
 }
 
 enum ebb_status ebb_head_open(struct ebb_emitter *e, bool train, struct ebb_head *head)
@@ -104,16 +111,18 @@ static struct ebb_view targets_view(const struct ebb_emitter *e)
     return ebb_emit_input(e->d->net.inputs.targets, e->b->capacity.tokens);
 }
 
-/* Chunk i of the rows of a label's likeliest tokens. */
+/* Chunk i of labels' likeliest tokens, which exist for all labels. */
 static struct ebb_view top_view(const struct ebb_emitter *e, const struct ebb_head *head, int64_t i,
                                 int32_t tensor, enum ebb_dtype dtype)
 {
-    int64_t k = e->d->options.objective.top_k, left = e->b->capacity.tokens - i * head->chunk;
-    struct ebb_view view = ebb_tensor_view(tensor, dtype, i * head->chunk,
-                                           left < head->chunk ? left : head->chunk, 0, k, k);
-    view.extent = EBB_EXTENT_LABELS;
-    view.row0 = i * head->chunk;
-    return view;
+    return label_chunk(e, head, tensor, dtype, i * head->chunk, e->d->options.objective.top_k, i);
+}
+
+/* Where a loss puts its gradient. */
+static struct ebb_view gradient_view(const struct ebb_emitter *e, const struct ebb_head *head,
+                                     int64_t i)
+{
+    return e->train ? chunk_view(e, head, &head->dlogits, i) : ebb_view_none();
 }
 
 static enum ebb_status loss_of_targets(struct ebb_emitter *e, const struct ebb_head *head,
@@ -123,8 +132,7 @@ static enum ebb_status loss_of_targets(struct ebb_emitter *e, const struct ebb_h
     struct ebb_cross_entropy loss = {.logits = chunk_view(e, head, &head->logits, i),
                                      .targets = targets_view(e),
                                      .label_rows = label_rows_view(e),
-                                     .dlogits = e->train ? chunk_view(e, head, &head->dlogits, i)
-                                                         : ebb_view_none(),
+                                     .dlogits = gradient_view(e, head, i),
                                      .sums = sums_view(e)};
     loss.scratch = ebb_build_scratch(e->b, ebb_cross_entropy_scratch(loss.logits.rows, &target));
     return ebb_build_op(e->b, EBB_OP_cross_entropy, &loss);
@@ -138,8 +146,7 @@ static enum ebb_status loss_of_teacher(struct ebb_emitter *e, const struct ebb_h
                                .teacher = teacher,
                                .targets = targets_view(e),
                                .label_rows = label_rows_view(e),
-                               .dlogits = e->train ? chunk_view(e, head, &head->dlogits, i)
-                                                   : ebb_view_none(),
+                               .dlogits = gradient_view(e, head, i),
                                .sums = sums_view(e),
                                .keys = e->d->options.objective.distill};
     loss.scratch = ebb_build_scratch(e->b, ebb_distill_scratch(loss.logits.rows, &target));
@@ -157,8 +164,7 @@ static enum ebb_status loss_of_saved(struct ebb_emitter *e, const struct ebb_hea
                                                          objective->top_dtype),
                                     .targets = targets_view(e),
                                     .label_rows = label_rows_view(e),
-                                    .dlogits = e->train ? chunk_view(e, head, &head->dlogits, i)
-                                                        : ebb_view_none(),
+                                    .dlogits = gradient_view(e, head, i),
                                     .sums = sums_view(e),
                                     .keys = objective->distill};
     loss.scratch = ebb_build_scratch(e->b, ebb_distill_scratch(loss.logits.rows, &target));
@@ -232,8 +238,6 @@ static enum ebb_status open_dx(struct ebb_emitter *e)
     return ebb_build_op(e->b, EBB_OP_fill, &zero);
 }
 
-/* Loss over all labels and, in training, its gradient with respect to x into e->dx. `t` and
- * `teacher_x`: the teacher and its last hidden states; NULL: none. */
 enum ebb_status ebb_head_emit(struct ebb_emitter *e, const struct ebb_matrix *x,
                               struct ebb_emitter *t, const struct ebb_matrix *teacher_x)
 {
