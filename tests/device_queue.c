@@ -708,8 +708,9 @@ static void a_mark_behind_a_failure_has_no_time_until_it_is_set_again(void **sta
     for (int round = 0; round < 3; round++) {
         set_mark(&f, EBB_QUEUE_COMPUTE, 0);
         if (round == 1)
-            assert_int_equal(
-                ebb_queue_launch(f.device, EBB_QUEUE_COMPUTE, fail_with_reason, "mark"), EBB_OK);
+            assert_int_equal(ebb_queue_launch(f.device, EBB_QUEUE_COMPUTE, fail_with_reason,
+                                              "mark"),
+                             EBB_OK);
         set_mark(&f, EBB_QUEUE_COMPUTE, 1);
         assert_int_equal(ebb_device_sync(f.device), round == 1 ? EBB_DEVICE : EBB_OK);
         double seconds = ebb_device_mark_seconds(f.device, 0, 1);

@@ -51,8 +51,7 @@ static void a_product_counts_live_rows_and_what_it_adds_to(void **state)
                            .y = view(EBB_BF16, EBB_EXTENT_TOKENS, 8, 24),
                            .scratch = view(EBB_U8, EBB_EXTENT_FIXED, 1, 1000),
                            .form = EBB_MATMUL_NT};
-    expect(count(&step, NULL, EBB_OP_matmul, &m), 2 * 5 * 16 * 24,
-           2 * (5 * 16 + 24 * 16 + 5 * 24));
+    expect(count(&step, NULL, EBB_OP_matmul, &m), 2 * 5 * 16 * 24, 2 * (5 * 16 + 24 * 16 + 5 * 24));
     m.add = m.y;
     expect(count(&step, NULL, EBB_OP_matmul, &m), 2 * 5 * 16 * 24,
            2 * (5 * 16 + 24 * 16 + 2 * 5 * 24));
@@ -74,18 +73,15 @@ static void attention_counts_the_pairs_that_each_document_has(void **state)
     const int32_t starts[] = {0, 7, 8, 20};
     for (int64_t window = 0; window < 15; window++) {
         const struct ebb_step step = {.tokens = 20, .docs = 3, .longest = 12};
-        struct ebb_attention_forward forward = {.q = ebb_view_none(),
-                                                .k = ebb_view_none(),
-                                                .v = ebb_view_none(),
-                                                .doc_starts = ebb_view_none(),
-                                                .o = ebb_view_none(),
-                                                .lse = ebb_view_none(),
-                                                .scratch = ebb_view_none(),
-                                                .shape = {.heads = 3,
-                                                          .kv_heads = 1,
-                                                          .qk_dim = 16,
-                                                          .v_dim = 8,
-                                                          .window = window}};
+        struct ebb_attention_forward forward = {
+            .q = ebb_view_none(),
+            .k = ebb_view_none(),
+            .v = ebb_view_none(),
+            .doc_starts = ebb_view_none(),
+            .o = ebb_view_none(),
+            .lse = ebb_view_none(),
+            .scratch = ebb_view_none(),
+            .shape = {.heads = 3, .kv_heads = 1, .qk_dim = 16, .v_dim = 8, .window = window}};
         struct ebb_attention_backward backward = {.shape = forward.shape};
         double pairs = 0;
         for (int d = 0; d < 3; d++)

@@ -429,8 +429,7 @@ static void the_predicted_end_is_the_last_byte_that_changes(void **state)
 }
 
 /* Within a queue entries follow each other, and none begins before what it waits for has ended. */
-static void assert_times_hold(const struct ebb_program *program,
-                              const struct ebb_entry_time *times)
+static void assert_times_hold(const struct ebb_program *program, const struct ebb_entry_time *times)
 {
     const double slack = 1e-9; /* of sums */
     double end[EBB_QUEUE_COUNT] = {0, -1e9, -1e9};
@@ -457,7 +456,7 @@ static void a_profiled_run_tells_when_each_entry_ran(void **state)
         struct ebb_executor *executor = make(device, program, &options);
         int32_t entries = ebb_program_entries(program);
         struct ebb_entry_time *times = calloc((size_t)entries, sizeof *times);
-        assert_false(ebb_executor_times(executor, times)); /* no run yet */
+        assert_false(ebb_executor_times(executor, times));          /* no run yet */
         for (int64_t tokens = KIT_ROWS; tokens >= 0; tokens -= 5) { /* some moves have no rows */
             struct ebb_step step = {.tokens = tokens};
             double start = ebb_clock_seconds();

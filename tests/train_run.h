@@ -44,6 +44,7 @@ struct run_options {
     bool poison;          /* NaN in ranges that nobody holds */
     int threads;          /* 0: 1, which is what a busy machine runs fastest */
     bool measure;         /* the engine is measured before it opens */
+    bool profile;
 };
 
 struct run {
@@ -141,6 +142,7 @@ static inline void run_fill_engine(struct run *run, const struct run_options *o,
     request->capacity.docs = a->docs_max > b->docs_max ? a->docs_max : b->docs_max;
     request->capacity.doc_tokens = a->longest > b->longest ? a->longest : b->longest;
     request->poison = o->poison;
+    request->profile = o->profile;
     request->decode = o->cache_tokens > 0;
     request->capacity.cache_tokens = o->cache_tokens;
     if (!o->lora) return;

@@ -152,8 +152,7 @@ static double count_flops(const struct ebb_op_env *env, enum ebb_op op, const vo
 struct ebb_op_work ebb_op_work(const struct ebb_op_env *env, enum ebb_op op, const void *args)
 {
     struct ebb_op_work work = {.flops = count_flops(env, op, args),
-                               .bytes = count_bytes(env, op, args) -
-                                        set_only_bytes(env, op, args)};
+                               .bytes = count_bytes(env, op, args) - set_only_bytes(env, op, args)};
     if (op == EBB_OP_attention_cached)
         work.bytes -= unfilled_bytes(env, (const struct ebb_attention_cached *)args);
     return work;

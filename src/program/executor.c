@@ -246,8 +246,8 @@ static enum ebb_status fill_executor(struct ebb_executor *x,
         }
     }
     if (options->profile)
-        EBB_TRY(ebb_device_marks(x->device, 1 + 2 * ebb_program_entries(x->program),
-                                 &x->first_mark));
+        EBB_TRY(
+            ebb_device_marks(x->device, 1 + 2 * ebb_program_entries(x->program), &x->first_mark));
     return ebb_device_events(x->device, JOIN_EVENTS + ebb_program_events(x->program));
 }
 
@@ -421,8 +421,7 @@ static enum ebb_status run_entry(struct ebb_executor *x, int32_t e, const struct
 static enum ebb_status run_all(struct ebb_executor *x, const struct ebb_step *step)
 {
     EBB_TRY(join_queues(x));
-    if (x->first_mark >= 0)
-        EBB_TRY(ebb_queue_mark(x->device, EBB_QUEUE_COMPUTE, x->first_mark));
+    if (x->first_mark >= 0) EBB_TRY(ebb_queue_mark(x->device, EBB_QUEUE_COMPUTE, x->first_mark));
     EBB_TRY(pass_values(x, step));
     struct ebb_op_env env = {.ctx = x->ctx, .base = x->base, .step = step};
     for (int32_t e = 0; e < ebb_program_entries(x->program); e++) EBB_TRY(run_entry(x, e, &env));
