@@ -260,6 +260,29 @@ static void a_run_that_a_signal_ends_has_a_profile_without_ceilings(void **state
     run_close(&run);
 }
 
+/* Every allocation fails in its turn; what is left behind shows when the run is closed. */
+static void running_out_of_memory_is_an_error_and_nothing_else(void **state)
+{
+    struct run run;
+    const struct run_options o = {.lora = true, .profile = true};
+    int good = 0, failures = 0;
+    run_open(&run, &o, (const char *)*state, NULL);
+    run.request.max_steps = 3;
+    for (int64_t nth = 1; good < 3; nth++) {
+        ebb_mem_fail_nth(run.ctx, nth, false);
+        enum ebb_status status = run_go(&run);
+        ebb_mem_fail_nth(run.ctx, 0, false);
+        if (status != EBB_OK && status != EBB_NO_MEMORY)
+            fail_msg("allocation %lld: %s: %s", (long long)nth, ebb_status_name(status),
+                     ebb_error_text(run.ctx));
+        good = status == EBB_OK ? good + 1 : 0;
+        failures += status != EBB_OK;
+        ebb_error_clear(run.ctx);
+    }
+    assert_true(failures > 20);
+    run_close(&run);
+}
+
 static void the_table_has_a_line_a_part_and_copies_where_there_are_any(void **state)
 {
     (void)state;
@@ -307,6 +330,7 @@ int main(void)
         CASE(distillation_counts_the_teacher_too),
         CASE(ceilings_leave_what_must_stay_as_it_is),
         CASE(a_run_that_a_signal_ends_has_a_profile_without_ceilings),
+        CASE(running_out_of_memory_is_an_error_and_nothing_else),
         cmocka_unit_test(the_table_has_a_line_a_part_and_copies_where_there_are_any),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
