@@ -148,6 +148,14 @@ static void a_teacher_tells_what_it_is_and_what_it_leaves_out(void **state)
     const struct ebb_teacher_info *info = ebb_teacher_describe(teacher);
     assert_string_equal(told.name, "models/teacher-7B");
     assert_string_equal(info->name, "models/teacher-7B");
+    assert_string_equal(info->data_time, "2026-12-01T22:34:44");
+    char text[32], small[4];
+    assert_ok(room, ebb_teacher_data_time(room->ctx, room_path(room, "t"), text, sizeof text));
+    assert_string_equal(text, "2026-12-01T22:34:44");
+    assert_ok(room, ebb_teacher_data_time(room->ctx, room_path(room, "t"), small, sizeof small));
+    assert_string_equal(small, "");
+    assert_ok(room, ebb_teacher_data_time(room->ctx, room_path(room, "no"), text, sizeof text));
+    assert_string_equal(text, "");
     assert_true(info->k == K && info->dtype == EBB_BF16 && info->vocab == VOCAB);
     assert_true(info->temperature == 2 && info->samples == SAMPLES && info->rows == set->labels);
     assert_true(fabs(info->remainder_mean - sum / (double)set->labels) < 1e-12);

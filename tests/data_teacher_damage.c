@@ -129,6 +129,26 @@ static void a_file_that_is_cut_off_is_refused(void **state)
     ebb_dataset_free(room->ctx, set);
 }
 
+/* A row that is wrong and still a row shows in the file's hash. */
+static void any_flipped_byte_of_the_tensors_is_found(void **state)
+{
+    struct room *room = *state;
+    struct ebb_dataset *set = make_set(room, &usual);
+    save(room, "t", set, &bf16_info);
+    size_t bytes;
+    char *text = read_text(room, "t/teacher.safetensors", &bytes);
+    for (size_t i = 512; i < bytes; i += bytes / 50) {
+        struct ebb_teacher *teacher;
+        text[i] ^= 1;
+        room_write_bytes(room, "t/teacher.safetensors", text, bytes);
+        assert_failed(room, try_open(room, "t", set, &teacher), EBB_BAD_FILE,
+                      "t/teacher.safetensors: it", NULL);
+        text[i] ^= 1;
+    }
+    free(text);
+    ebb_dataset_free(room->ctx, set);
+}
+
 /* Writes bytes into the tensor of that name, `at` bytes from its start. */
 static void patch(struct room *room, const char *tensor, int64_t at, const void *data,
                   int64_t bytes)
@@ -172,6 +192,7 @@ static void damaged_rows_are_found_when_they_are_used(void **state)
     struct room *room = *state;
     struct ebb_dataset *set = make_set(room, &usual);
     save(room, "t", set, &bf16_info);
+    rewrite(room, "tensors_hash", NULL); /* as of a program that writes none */
     size_t bytes;
     char *good = read_text(room, "t/teacher.safetensors", &bytes);
     int64_t row = labels_of(set, 0) + 1; /* the second label of sample 2 */
@@ -294,6 +315,7 @@ int main(void)
         ROOM_TEST(any_flipped_byte_of_the_json_is_found),
         ROOM_TEST(fields_that_make_no_sense_are_named),
         ROOM_TEST(a_file_that_is_cut_off_is_refused),
+        ROOM_TEST(any_flipped_byte_of_the_tensors_is_found),
         ROOM_TEST(damaged_rows_are_found_when_they_are_used),
         ROOM_TEST(rows_that_no_student_could_use_are_not_saved),
         ROOM_TEST(an_info_that_makes_no_sense_is_refused),

@@ -47,7 +47,12 @@ static inline struct ebb_dataset *make_set(struct room *room, const struct shape
 static const struct shape usual = {SAMPLES, 0, 0, 0};
 
 static const struct ebb_teacher_info bf16_info = {
-    .name = "models/teacher-7B", .k = K, .dtype = EBB_BF16, .temperature = 2, .vocab = VOCAB};
+    .name = "models/teacher-7B",
+    .data_time = "2026-12-01T22:34:44",
+    .k = K,
+    .dtype = EBB_BF16,
+    .temperature = 2,
+    .vocab = VOCAB};
 
 static inline int64_t labels_of(const struct ebb_dataset *set, int64_t sample)
 {

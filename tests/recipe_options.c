@@ -253,6 +253,7 @@ static void translated_spellings_name_a_row_and_a_value_it_takes(void **state)
                 struct fixture f;
                 enum ebb_command command = EBB_COMMAND_SFT;
                 if (!(option->commands & 1u << command)) command = EBB_COMMAND_KD;
+                if (!(option->commands & 1u << command)) command = EBB_COMMAND_DPO;
                 if (!(option->commands & 1u << command)) command = EBB_COMMAND_GENERATE;
                 begin(&f, command);
                 enum ebb_status wanted = strcmp(to, "!") == 0 ? EBB_UNSUPPORTED : EBB_OK;
@@ -379,8 +380,7 @@ static void a_distillation_of_torchtune_means_the_same(void **state)
 
 static void a_distillation_of_trl_means_the_same_or_stops(void **state)
 {
-    static const char *const refused[] = {"lmbda: 0.5\n", "seq_kd: true\n",
-                                          "disable_dropout: true\n"};
+    static const char *const refused[] = {"lmbda: 0.5\n", "seq_kd: true\n"};
     struct fixture f;
     (void)state;
     begin(&f, EBB_COMMAND_KD);
@@ -905,14 +905,17 @@ static void ready_configurations_are_valid(void **state)
         if (bytes < 5 || strcmp(names[i] + bytes - 5, ".yaml") != 0) continue;
         char path[1024];
         snprintf(path, sizeof path, "%s/configs/%s", EBB_SOURCE_DIR, names[i]);
-        bool kd = strncmp(names[i], "kd-", 3) == 0;
-        const enum ebb_command commands[] = {kd ? EBB_COMMAND_KD : EBB_COMMAND_SFT,
+        bool kd = strncmp(names[i], "kd-", 3) == 0, dpo = strncmp(names[i], "dpo-", 4) == 0;
+        const enum ebb_command commands[] = {kd    ? EBB_COMMAND_KD
+                                             : dpo ? EBB_COMMAND_DPO
+                                                   : EBB_COMMAND_SFT,
                                              EBB_COMMAND_PLAN, EBB_COMMAND_EVAL};
         for (int k = 0; k < 3; k++) {
             struct fixture f;
             begin(&f, commands[k]);
             /* Those of large models leave their data to the command line. */
-            if (kd) assert_int_equal(ebb_options_set(f.options, "dataset_name", "d.jsonl"), EBB_OK);
+            if (kd || dpo)
+                assert_int_equal(ebb_options_set(f.options, "dataset_name", "d.jsonl"), EBB_OK);
             if (ebb_options_file(f.options, path) != EBB_OK ||
                 ebb_options_check(f.options) != EBB_OK)
                 fail_msg("%s: %s", names[i], ebb_error_text(f.ctx));

@@ -167,6 +167,23 @@ static void an_adapter_with_dropout_goes_on_bit_for_bit(void **state)
     check_resume((const char *)*state, &o);
 }
 
+static void preferences_go_on_bit_for_bit(void **state)
+{
+    char dir[700];
+    struct run_options base = {.lora = true, .bf16 = true, .lora_dropout = 0.2},
+                       second = {.offload = true}, kto = {.lora = true};
+    base.objective = second.objective = kto.objective = (struct ebb_objective){
+        .kind = EBB_OBJECTIVE_PREFERENCE,
+        .preference = {.beta = 0.1, .desirable_weight = 1, .undesirable_weight = 1},
+        .reference = EBB_REFERENCE_BASE};
+    check_resume(run_path((const char *)*state, "base", dir), &base);
+    second.objective.preference.loss_type = EBB_PREFERENCE_IPO;
+    second.objective.reference = EBB_REFERENCE_MODEL;
+    check_resume(run_path((const char *)*state, "second", dir), &second);
+    kto.objective.preference.loss_type = EBB_PREFERENCE_KTO;
+    check_resume(run_path((const char *)*state, "kto", dir), &kto);
+}
+
 static struct run_options distillation(void)
 {
     struct run_options o = {.lora = true, .teacher = "qwen3"};
@@ -760,6 +777,7 @@ int main(int argc, char **argv)
         CASE(every_weight_in_float32_goes_on_bit_for_bit),
         CASE(every_weight_in_bfloat16_goes_on_bit_for_bit),
         CASE(an_adapter_with_dropout_goes_on_bit_for_bit),
+        CASE(preferences_go_on_bit_for_bit),
         CASE(a_distillation_goes_on_bit_for_bit),
         CASE(resume_keeps_the_numerics_of_the_checkpoint),
         CASE(attention_of_the_numerics_may_be_older_but_not_impossible),

@@ -45,6 +45,8 @@ struct run_options {
     int threads;          /* 0: 1, which is what a busy machine runs fastest */
     bool measure;         /* the engine is measured before it opens */
     bool profile;
+    /* Of pairs, or for kto of answers with KL examples; a second model is the model itself. */
+    struct ebb_objective objective;
 };
 
 struct run {
@@ -52,6 +54,7 @@ struct run {
     char dir[600], model_dir[600], teacher_dir[600];
     char log[8192]; /* warnings and errors, a line each */
     struct ebb_dataset *data, *eval_data;
+    struct ebb_feed *feed, *eval_feed; /* NULL: none */
     struct ebb_adapter_config adapter;
     struct ebb_numerics numerics;
     struct ebb_trainer_request request;
@@ -95,6 +98,27 @@ static inline struct ebb_dataset *run_data(struct ebb_ctx *ctx, const struct run
     free(lengths);
     free(prompts);
     return data;
+}
+
+/* What the objective makes of samples. */
+static inline void run_pair(struct ebb_ctx *ctx, const struct run_options *o,
+                            struct ebb_dataset **data)
+{
+    struct ebb_dataset *with;
+    if (!ebb_objective_prefers(&o->objective)) return;
+    (*data)->group = 2;
+    if (!ebb_objective_has_kinds(&o->objective)) return;
+    run_ok(ctx, ebb_dataset_add_kl(ctx, *data, 0, &with), "KL examples");
+    ebb_dataset_free(ctx, *data);
+    *data = with;
+}
+
+static inline void run_feed(struct ebb_ctx *ctx, const struct ebb_engine *engine,
+                            const struct ebb_dataset *data, struct ebb_feed **feed)
+{
+    const struct ebb_feed_sources sources = {.dataset = data};
+    if (ebb_objective_has_kinds(ebb_engine_objective(engine)))
+        run_ok(ctx, ebb_feed_create(ctx, engine, &sources, feed), "feed");
 }
 
 static inline struct ebb_loader *run_loader(struct ebb_ctx *ctx, const struct ebb_dataset *data,
@@ -143,6 +167,8 @@ static inline void run_fill_engine(struct run *run, const struct run_options *o,
     request->capacity.doc_tokens = a->longest > b->longest ? a->longest : b->longest;
     request->poison = o->poison;
     request->profile = o->profile;
+    if (ebb_objective_prefers(&o->objective)) request->objective = o->objective;
+    if (ebb_objective_has_second(&o->objective)) request->teacher_dir = run->model_dir;
     request->decode = o->cache_tokens > 0;
     request->capacity.cache_tokens = o->cache_tokens;
     if (!o->lora) return;
@@ -179,6 +205,8 @@ static inline void run_open(struct run *run, const struct run_options *o, const 
     struct run_options plain;
     memset(&plain, 0, sizeof plain);
     run->eval_data = run_data(run->ctx, &plain, RUN_EVAL_SAMPLES, 100);
+    run_pair(run->ctx, o, &run->data);
+    run_pair(run->ctx, o, &run->eval_data);
     struct ebb_trainer_request *r = &run->request;
     r->train = run_loader(run->ctx, run->data, o->batch > 0 ? o->batch : 2, true);
     r->eval = run_loader(run->ctx, run->eval_data, 2, false);
@@ -193,6 +221,10 @@ static inline void run_open(struct run *run, const struct run_options *o, const 
     if (o->measure)
         run_ok(run->ctx, ebb_engine_measure(r->engine, &overhead_bytes), "engine measure");
     run_ok(run->ctx, ebb_engine_open(r->engine), "engine open");
+    run_feed(run->ctx, r->engine, run->data, &run->feed);
+    run_feed(run->ctx, r->engine, run->eval_data, &run->eval_feed);
+    r->train_feed = run->feed;
+    r->eval_feed = run->eval_feed;
     run_ok(run->ctx, ebb_dir_create(run->ctx, dir), "output folder");
     r->output_dir = run->dir;
     r->max_steps = 6;
@@ -210,6 +242,8 @@ static inline void run_open(struct run *run, const struct run_options *o, const 
 
 static inline void run_close(struct run *run)
 {
+    ebb_feed_free(run->ctx, run->feed);
+    ebb_feed_free(run->ctx, run->eval_feed);
     ebb_engine_free(run->request.engine);
     ebb_loader_free(run->ctx, run->request.train);
     ebb_loader_free(run->ctx, run->request.eval);

@@ -147,9 +147,9 @@ enum ebb_status ebb_dataset_from_ids(struct ebb_ctx *ctx, const int32_t *ids,
                                      const int64_t *lengths, const int64_t *prompts, int64_t count,
                                      struct ebb_dataset **dataset);
 /* KTO's data, of answers with a verdict or of pairs (a desirable and an undesirable answer): the
- * same answers, each followed by its prompt with the answer of the next prompt (after the last the
- * first), cut to max_length (0: no bound), in groups of the two. `from` is not kept. The caller
- * frees. */
+ * same answers, each followed by its prompt with the next answer that belongs to another prompt
+ * (after the last sample comes the first), cut to max_length (0: no bound), in groups of the two.
+ * `from` is not kept. The caller frees. */
 enum ebb_status ebb_dataset_add_kl(struct ebb_ctx *ctx, const struct ebb_dataset *from,
                                    int64_t max_length, struct ebb_dataset **with);
 void ebb_dataset_free(struct ebb_ctx *ctx, struct ebb_dataset *dataset); /* accepts NULL */

@@ -12,11 +12,29 @@ static int64_t prompt_length(const struct ebb_dataset *set, int64_t sample)
     return i;
 }
 
+static bool same_prompt(const struct ebb_dataset *set, int64_t a, int64_t b)
+{
+    int64_t length = prompt_length(set, a);
+    return length == prompt_length(set, b) &&
+           memcmp(ebb_dataset_ids(set, a), ebb_dataset_ids(set, b),
+                  (size_t)length * sizeof *set->ids) == 0;
+}
+
+/* The next sample of another prompt, of the same side where they are pairs. Data has the answers to
+ * one prompt side by side, if at all; where a few dozen are all to one, the next it is. */
+static int64_t other_sample(const struct ebb_dataset *set, int64_t sample)
+{
+    enum { TRIES = 64 };
+    int64_t next = (sample + set->group) % set->count, other = next;
+    for (int i = 0; i < TRIES && same_prompt(set, sample, other); i++)
+        other = (other + set->group) % set->count;
+    return same_prompt(set, sample, other) ? next : other;
+}
+
 struct join {
     const struct ebb_dataset *from;
     struct ebb_dataset *to;
     int64_t sample, token; /* where the next one goes */
-    int64_t max_length;
 };
 
 /* Tokens [begin, end) of a sample behind what is there. */
@@ -41,10 +59,13 @@ static void end_sample(struct join *join, int64_t start, int64_t record_of, uint
     to->desirable[s] = kind;
 }
 
-static int64_t cut(const struct join *join, int64_t prompt, int64_t answer)
+/* Tokens of `other`'s answer that go behind the prompt of `sample`. */
+static int64_t answer_length(const struct ebb_dataset *set, int64_t sample, int64_t other,
+                             int64_t max_length)
 {
-    int64_t room = join->max_length - prompt;
-    return join->max_length > 0 && answer > room ? (room > 0 ? room : 0) : answer;
+    int64_t answer = ebb_dataset_length(set, other) - prompt_length(set, other),
+            room = max_length - prompt_length(set, sample);
+    return max_length > 0 && answer > room ? (room > 0 ? room : 0) : answer;
 }
 
 /* Pairs are a desirable and an undesirable answer. */
@@ -54,25 +75,34 @@ static uint8_t kind_of(const struct ebb_dataset *from, int64_t sample)
     return sample % 2 == 0 ? 1 : 0;
 }
 
+/* An answer may serve several prompts. */
+static int64_t count_tokens(const struct ebb_dataset *from, int64_t max_length)
+{
+    int64_t tokens = from->tokens;
+    for (int64_t i = 0; i < from->count; i++)
+        tokens +=
+            prompt_length(from, i) + answer_length(from, i, other_sample(from, i), max_length);
+    return tokens;
+}
+
 enum ebb_status ebb_dataset_add_kl(struct ebb_ctx *ctx, const struct ebb_dataset *from,
                                    int64_t max_length, struct ebb_dataset **with)
 {
-    const int64_t count = from->count,
-                  step = from->group; /* of a pair the next is another prompt's */
-    EBB_TRY(ebb_dataset_create(ctx, 2 * count, 2 * from->tokens, true, with));
-    struct join join = {.from = from, .to = *with, .max_length = max_length};
+    const int64_t count = from->count;
+    EBB_TRY(ebb_dataset_create(ctx, 2 * count, count_tokens(from, max_length), true, with));
+    struct join join = {.from = from, .to = *with};
     for (int64_t i = 0; i < count; i++) {
-        int64_t other = (i + step) % count, start = join.token, prompt = prompt_length(from, i),
+        int64_t other = other_sample(from, i), start = join.token, prompt = prompt_length(from, i),
                 answer = prompt_length(from, other);
         add_part(&join, i, 0, ebb_dataset_length(from, i));
         end_sample(&join, start, i, kind_of(from, i));
         start = join.token;
         add_part(&join, i, 0, prompt);
-        add_part(&join, other, answer,
-                 answer + cut(&join, prompt, ebb_dataset_length(from, other) - answer));
+        add_part(&join, other, answer, answer + answer_length(from, i, other, max_length));
         end_sample(&join, start, i, EBB_DATASET_KL);
     }
     struct ebb_dataset *set = *with;
+    EBB_ASSERT(join.token == set->stored);
     set->group = 2;
     set->record_count = from->record_count;
     set->format = from->format;

@@ -14,11 +14,13 @@
 
 struct ebb_teacher {
     const struct ebb_dataset *dataset; /* borrowed */
-    struct ebb_teacher_info info;      /* its name is `name` */
+    struct ebb_teacher_info info;      /* its texts are the two below */
     struct ebb_teacher_set set;
     struct ebb_teacher_rows rows;
+    bool hashed; /* teacher.json has a hash of the other file: */
+    uint64_t hash;
     int64_t *offsets; /* [samples + 1] */
-    char *name, *path, *json;
+    char *name, *data_time, *path, *json;
     struct ebb_safetensors *file;
     const void *ids, *logprobs; /* in the mapped file */
 };
@@ -68,7 +70,8 @@ static enum ebb_status parse_json(struct ebb_ctx *ctx, struct ebb_teacher *teach
                                   const json_t *json, struct ebb_teacher_set *saved)
 {
     struct ebb_teacher_info *info = &teacher->info;
-    const char *path = teacher->json, *name;
+    const char *path = teacher->json, *name, *data_time = "";
+    bool timed = false;
     int64_t version;
     if (json_object_get(json, "ebb_teacher") == NULL)
         return EBB_FAIL(ctx, EBB_BAD_FILE, "%s: no 'ebb_teacher': this is no saved teacher of ebb",
@@ -90,10 +93,16 @@ static enum ebb_status parse_json(struct ebb_ctx *ctx, struct ebb_teacher *teach
     EBB_TRY(ebb_json_int64(ctx, path, json, "rows", &info->rows, NULL));
     EBB_TRY(ebb_json_double(ctx, path, json, "remainder_mean", &info->remainder_mean, NULL));
     EBB_TRY(ebb_json_double(ctx, path, json, "remainder_most", &info->remainder_most, NULL));
+    teacher->hashed = json_object_get(json, "tensors_hash") != NULL;
+    if (teacher->hashed)
+        EBB_TRY(ebb_teacher_parse_hash(ctx, path, json, "tensors_hash", &teacher->hash));
     EBB_TRY(ebb_teacher_set_parse(ctx, path, json, saved));
+    EBB_TRY(ebb_json_string(ctx, path, json, "data_time", &data_time, &timed));
     teacher->name = ebb_mem_strdup(ctx, name);
-    if (teacher->name == NULL) return EBB_NO_MEMORY;
+    teacher->data_time = ebb_mem_strdup(ctx, timed ? data_time : "");
+    if (teacher->name == NULL || teacher->data_time == NULL) return EBB_NO_MEMORY;
     info->name = teacher->name;
+    info->data_time = teacher->data_time;
     return check_ranges(ctx, path, info);
 }
 
@@ -176,6 +185,20 @@ static enum ebb_status open_tensors(struct ebb_ctx *ctx, struct ebb_teacher *tea
                     teacher->path);
 }
 
+/* Of the whole file, where teacher.json has one: a row may be wrong and still look like a row. It
+ * is read from one end to the other, which also brings it into the page cache. */
+static enum ebb_status check_tensors(struct ebb_ctx *ctx, const struct ebb_teacher *teacher)
+{
+    uint64_t hash;
+    if (!teacher->hashed) return EBB_OK;
+    EBB_TRY(ebb_file_hash(ctx, teacher->path, NULL, &hash));
+    if (hash == teacher->hash) return EBB_OK;
+    return EBB_FAIL(ctx, EBB_BAD_FILE,
+                    "%s: it is not the file that " EBB_TEACHER_JSON " was written for: it was "
+                    "changed or is damaged\ncopy it again, or save the teacher again",
+                    teacher->path);
+}
+
 /* ---- opening ---- */
 
 static enum ebb_status load(struct ebb_ctx *ctx, struct ebb_teacher *teacher, const char *dir)
@@ -196,6 +219,7 @@ static enum ebb_status load(struct ebb_ctx *ctx, struct ebb_teacher *teacher, co
                         teacher->json, teacher->info.samples, teacher->info.rows, saved.samples,
                         saved.rows);
     EBB_TRY(open_tensors(ctx, teacher));
+    EBB_TRY(check_tensors(ctx, teacher));
     teacher->rows =
         (struct ebb_teacher_rows){.ctx = ctx,
                                   .where = teacher->path,
@@ -233,6 +257,7 @@ void ebb_teacher_free(struct ebb_ctx *ctx, struct ebb_teacher *teacher)
     ebb_mem_free(ctx, teacher->rows.seen);
     ebb_mem_free(ctx, teacher->offsets);
     ebb_mem_free(ctx, teacher->name);
+    ebb_mem_free(ctx, teacher->data_time);
     ebb_mem_free(ctx, teacher->path);
     ebb_mem_free(ctx, teacher->json);
     ebb_mem_free(ctx, teacher);
@@ -241,6 +266,23 @@ void ebb_teacher_free(struct ebb_ctx *ctx, struct ebb_teacher *teacher)
 const struct ebb_teacher_info *ebb_teacher_describe(const struct ebb_teacher *teacher)
 {
     return &teacher->info;
+}
+
+enum ebb_status ebb_teacher_data_time(struct ebb_ctx *ctx, const char *dir, char *text, size_t room)
+{
+    json_t *json = NULL;
+    text[0] = 0;
+    char *path = ebb_path_join(ctx, dir, EBB_TEACHER_JSON);
+    if (path == NULL) return EBB_NO_MEMORY;
+    bool there = ebb_file_exists(path);
+    if (there && ebb_json_load(ctx, path, &json) == EBB_OK) {
+        const char *saved = json_string_value(json_object_get(json, "data_time"));
+        if (saved != NULL && strlen(saved) < room) snprintf(text, room, "%s", saved);
+    }
+    json_decref(json);
+    ebb_mem_free(ctx, path);
+    if (there && text[0] == 0) ebb_error_clear(ctx); /* opening it says what is wrong */
+    return EBB_OK;
 }
 
 /* ---- rows ---- */

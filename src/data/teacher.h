@@ -10,8 +10,10 @@
  *     logprobs  F32 or BF16 [rows, k]   the logarithms of their probabilities at `temperature`,
  *                                       descending, at most 0; -inf: a token the teacher masks
  *   teacher.json                        what it is: teacher, k, dtype, temperature, vocabulary;
- *                                       what the k leave out; hashes of the data set; and a
- *                                       checksum of all that
+ *                                       the data's time, where it has one;
+ *                                       what the k leave out; hashes of the other file (which
+ *                                       may be missing) and of the data set; and a checksum of
+ *                                       all that
  *
  * One file, however large: it is written at offsets and mapped to be read. Its size is known
  * beforehand to the byte. teacher.json comes last: a folder without it was not saved to its end and
@@ -37,7 +39,10 @@ extern "C" {
 #endif
 
 struct ebb_teacher_info {
-    const char *name;     /* of the teacher's model; borrowed from who gives the struct */
+    const char *name; /* of the teacher's model; both texts belong to who gives the struct */
+    /* What chat templates took for the time when the data was made: on another day it might be
+     * other data. NULL or "": nobody said. */
+    const char *data_time;
     int64_t k;            /* 1 to EBB_DISTILL_TOPK and vocab */
     enum ebb_dtype dtype; /* of logprobs: EBB_F32 or EBB_BF16 */
     double temperature;   /* that logprobs were made at */
@@ -84,7 +89,7 @@ enum ebb_status ebb_teacher_add_batch(struct ebb_teacher_writer *writer,
                                       const struct ebb_batch *batch, const int64_t *samples,
                                       const int32_t *ids, const void *logprobs);
 /* Flushes everything to disk and gives the files their names; `info` (or NULL) gets all that there
- * is to tell, its name borrowed from the writer. EBB_FAILED where a sample with labels is missing;
+ * is to tell, its texts borrowed from the writer. EBB_FAILED where a sample with labels is missing;
  * then adding can go on. After it only freeing is left to do. */
 enum ebb_status ebb_teacher_finish(struct ebb_teacher_writer *writer,
                                    struct ebb_teacher_info *info);
@@ -101,6 +106,10 @@ struct ebb_teacher;
 enum ebb_status ebb_teacher_open(struct ebb_ctx *ctx, const char *dir,
                                  const struct ebb_dataset *dataset, struct ebb_teacher **teacher);
 void ebb_teacher_free(struct ebb_ctx *ctx, struct ebb_teacher *teacher); /* accepts NULL */
+/* The info's data_time, for who has yet to make the data; "" where there is none, no teacher, or
+ * one that opening it will refuse. */
+enum ebb_status ebb_teacher_data_time(struct ebb_ctx *ctx, const char *dir, char *text,
+                                      size_t room);
 const struct ebb_teacher_info *ebb_teacher_describe(const struct ebb_teacher *teacher);
 /* The rows of a micro-batch, in the order of its labels: ids [batch->labels, k], logprobs
  * [batch->labels, k] of the teacher's dtype. samples [docs] as ebb_loader_samples tells them. Every

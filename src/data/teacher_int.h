@@ -39,6 +39,11 @@ enum ebb_status ebb_teacher_set_same(struct ebb_ctx *ctx, const char *dir,
                                      const struct ebb_teacher_set *saved,
                                      const struct ebb_teacher_set *now);
 
+/* A hash as 16 digits, and back: EBB_BAD_FILE for what is none. */
+void ebb_teacher_write_hash(uint64_t hash, char text[17]);
+enum ebb_status ebb_teacher_parse_hash(struct ebb_ctx *ctx, const char *path, const json_t *json,
+                                       const char *key, uint64_t *hash);
+
 /* Hash of a teacher.json without its key "checksum", as 16 digits. */
 enum ebb_status ebb_teacher_checksum(struct ebb_ctx *ctx, const json_t *json, char text[17]);
 

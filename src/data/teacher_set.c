@@ -91,7 +91,7 @@ enum ebb_status ebb_teacher_set_make(struct ebb_ctx *ctx, const struct ebb_datas
     return status;
 }
 
-static void write_hash(uint64_t hash, char text[17])
+void ebb_teacher_write_hash(uint64_t hash, char text[17])
 {
     snprintf(text, 17, "%016" PRIx64, hash);
 }
@@ -99,16 +99,16 @@ static void write_hash(uint64_t hash, char text[17])
 json_t *ebb_teacher_set_json(const struct ebb_teacher_set *set)
 {
     char lengths[17], ids[17], targets[17];
-    write_hash(set->lengths, lengths);
-    write_hash(set->ids, ids);
-    write_hash(set->targets, targets);
+    ebb_teacher_write_hash(set->lengths, lengths);
+    ebb_teacher_write_hash(set->ids, ids);
+    ebb_teacher_write_hash(set->targets, targets);
     return json_pack("{s:I, s:I, s:I, s:s, s:s, s:s}", "samples", (json_int_t)set->samples,
                      "tokens", (json_int_t)set->tokens, "labels", (json_int_t)set->rows,
                      "lengths_hash", lengths, "ids_hash", ids, "targets_hash", targets);
 }
 
-static enum ebb_status parse_hash(struct ebb_ctx *ctx, const char *path, const json_t *json,
-                                  const char *key, uint64_t *hash)
+enum ebb_status ebb_teacher_parse_hash(struct ebb_ctx *ctx, const char *path, const json_t *json,
+                                       const char *key, uint64_t *hash)
 {
     const char *text;
     char *end;
@@ -128,9 +128,9 @@ enum ebb_status ebb_teacher_set_parse(struct ebb_ctx *ctx, const char *path, con
     EBB_TRY(ebb_json_int64(ctx, path, data, "samples", &set->samples, NULL));
     EBB_TRY(ebb_json_int64(ctx, path, data, "tokens", &set->tokens, NULL));
     EBB_TRY(ebb_json_int64(ctx, path, data, "labels", &set->rows, NULL));
-    EBB_TRY(parse_hash(ctx, path, data, "lengths_hash", &set->lengths));
-    EBB_TRY(parse_hash(ctx, path, data, "ids_hash", &set->ids));
-    return parse_hash(ctx, path, data, "targets_hash", &set->targets);
+    EBB_TRY(ebb_teacher_parse_hash(ctx, path, data, "lengths_hash", &set->lengths));
+    EBB_TRY(ebb_teacher_parse_hash(ctx, path, data, "ids_hash", &set->ids));
+    return ebb_teacher_parse_hash(ctx, path, data, "targets_hash", &set->targets);
 }
 
 enum ebb_status ebb_teacher_set_same(struct ebb_ctx *ctx, const char *dir,
@@ -174,7 +174,7 @@ enum ebb_status ebb_teacher_checksum(struct ebb_ctx *ctx, const json_t *json, ch
     if (copy == NULL) return EBB_FAIL(ctx, EBB_NO_MEMORY, "out of host memory at a saved teacher");
     (void)json_object_del(copy, "checksum"); /* it may not be there yet */
     enum ebb_status status = ebb_json_text(ctx, copy, 0, &all);
-    if (status == EBB_OK) write_hash(ebb_hash_bytes(all.data, all.bytes), text);
+    if (status == EBB_OK) ebb_teacher_write_hash(ebb_hash_bytes(all.data, all.bytes), text);
     ebb_str_free(ctx, &all);
     json_decref(copy);
     return status;

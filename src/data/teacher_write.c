@@ -21,12 +21,12 @@ enum { CALL_BYTES = 1 << 30 }; /* one write moves at most 2 GiB on Linux */
 struct ebb_teacher_writer {
     struct ebb_ctx *ctx;
     const struct ebb_dataset *dataset; /* borrowed */
-    struct ebb_teacher_info info;      /* its name is owned */
+    struct ebb_teacher_info info;      /* its texts are the two below */
     struct ebb_teacher_set set;
     struct ebb_teacher_rows rows;
     int64_t *offsets;   /* [samples + 1] */
     double *remainders; /* [samples] sum over the sample's rows; -1: not added */
-    char *name, *dir, *partial, *path, *json;
+    char *name, *data_time, *dir, *partial, *path, *json;
     const char *placed; /* where the file is: partial or path; NULL: it is not, or is finished */
     int fd;
     int64_t ids_start, logprobs_start; /* in the file */
@@ -131,18 +131,20 @@ static enum ebb_status check_info(struct ebb_ctx *ctx, const struct ebb_teacher_
     return EBB_OK;
 }
 
-static enum ebb_status make_paths(struct ebb_teacher_writer *writer, const char *dir,
-                                  const char *name)
+static enum ebb_status make_texts(struct ebb_teacher_writer *writer, const char *dir,
+                                  const struct ebb_teacher_info *info)
 {
     struct ebb_ctx *ctx = writer->ctx;
-    writer->name = ebb_mem_strdup(ctx, name);
+    writer->name = ebb_mem_strdup(ctx, info->name);
+    writer->data_time = ebb_mem_strdup(ctx, info->data_time ? info->data_time : "");
     writer->dir = ebb_mem_strdup(ctx, dir);
     writer->partial = ebb_path_join(ctx, dir, EBB_TEACHER_PARTIAL);
     writer->path = ebb_path_join(ctx, dir, EBB_TEACHER_TENSORS);
     writer->json = ebb_path_join(ctx, dir, EBB_TEACHER_JSON);
-    bool whole = writer->name != NULL && writer->dir != NULL && writer->partial != NULL &&
-                 writer->path != NULL && writer->json != NULL;
+    bool whole = writer->name != NULL && writer->data_time != NULL && writer->dir != NULL &&
+                 writer->partial != NULL && writer->path != NULL && writer->json != NULL;
     writer->info.name = writer->name;
+    writer->info.data_time = writer->data_time;
     return whole ? EBB_OK : EBB_NO_MEMORY;
 }
 
@@ -159,10 +161,11 @@ static enum ebb_status open_dir(struct ebb_teacher_writer *writer)
     return ebb_dir_create(writer->ctx, writer->dir);
 }
 
-static enum ebb_status create(struct ebb_teacher_writer *writer, const char *dir, const char *name)
+static enum ebb_status create(struct ebb_teacher_writer *writer, const char *dir,
+                              const struct ebb_teacher_info *info)
 {
     struct ebb_ctx *ctx = writer->ctx;
-    EBB_TRY(make_paths(writer, dir, name));
+    EBB_TRY(make_texts(writer, dir, info));
     EBB_TRY(open_dir(writer));
     EBB_TRY(ebb_teacher_set_make(ctx, writer->dataset, &writer->set, &writer->offsets));
     if (writer->set.rows == 0)
@@ -203,7 +206,7 @@ enum ebb_status ebb_teacher_create(struct ebb_ctx *ctx, const char *dir,
                                            .k = info->k,
                                            .vocab = info->vocab,
                                            .dtype = info->dtype};
-    enum ebb_status status = create(made, dir, info->name);
+    enum ebb_status status = create(made, dir, info);
     if (status == EBB_OK)
         *writer = made;
     else
@@ -220,6 +223,7 @@ void ebb_teacher_writer_free(struct ebb_ctx *ctx, struct ebb_teacher_writer *wri
     ebb_mem_free(ctx, writer->remainders);
     ebb_mem_free(ctx, writer->offsets);
     ebb_mem_free(ctx, writer->name);
+    ebb_mem_free(ctx, writer->data_time);
     ebb_mem_free(ctx, writer->dir);
     ebb_mem_free(ctx, writer->partial);
     ebb_mem_free(ctx, writer->path);
@@ -317,18 +321,27 @@ static enum ebb_status sum_up(struct ebb_teacher_writer *writer)
 static enum ebb_status save_json(struct ebb_teacher_writer *writer)
 {
     const struct ebb_teacher_info *info = &writer->info;
-    char checksum[17];
+    char checksum[17], tensors[17];
+    uint64_t hash;
+    EBB_TRY(ebb_file_hash(writer->ctx, writer->path, NULL, &hash));
+    ebb_teacher_write_hash(hash, tensors);
     json_t *json =
-        json_pack("{s:i, s:s, s:I, s:s, s:f, s:I, s:I, s:I, s:f, s:f, s:o}", "ebb_teacher",
+        json_pack("{s:i, s:s, s:I, s:s, s:f, s:I, s:I, s:I, s:f, s:f, s:s, s:o}", "ebb_teacher",
                   EBB_TEACHER_VERSION, "teacher", info->name, "k", (json_int_t)info->k, "dtype",
                   ebb_dtype_name(info->dtype), "temperature", info->temperature, "vocab",
                   (json_int_t)info->vocab, "samples", (json_int_t)info->samples, "rows",
                   (json_int_t)info->rows, "remainder_mean", info->remainder_mean, "remainder_most",
-                  info->remainder_most, "data", ebb_teacher_set_json(&writer->set));
+                  info->remainder_most, "tensors_hash", tensors, "data",
+                  ebb_teacher_set_json(&writer->set));
     if (json == NULL)
         return EBB_FAIL(writer->ctx, EBB_NO_MEMORY, "out of host memory while writing '%s'",
                         writer->json);
-    enum ebb_status status = ebb_teacher_checksum(writer->ctx, json, checksum);
+    enum ebb_status status = EBB_OK;
+    if (info->data_time[0] &&
+        json_object_set_new(json, "data_time", json_string(info->data_time)) != 0)
+        status = EBB_FAIL(writer->ctx, EBB_NO_MEMORY, "out of host memory while writing '%s'",
+                          writer->json);
+    if (status == EBB_OK) status = ebb_teacher_checksum(writer->ctx, json, checksum);
     if (status == EBB_OK && json_object_set_new(json, "checksum", json_string(checksum)) != 0)
         status = EBB_FAIL(writer->ctx, EBB_NO_MEMORY, "out of host memory while writing '%s'",
                           writer->json);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "recipe/fit.h"
+#include "recipe/second.h"
 
 static const char *const loss_names[EBB_PREFERENCES] = {"sigmoid (DPO)", "ipo",   "hinge",
                                                         "orpo",          "simpo", "kto"};
@@ -60,27 +61,36 @@ static enum ebb_status check_loss(const struct ebb_setup *setup, enum ebb_prefer
     return EBB_OK;
 }
 
+/* Keys that this loss does not have. Where the command line says which loss it is, its rules have
+ * refused them; here the data said it. */
+static enum ebb_status check_keys(const struct ebb_setup *setup, enum ebb_preference loss)
+{
+    static const char *const weights[] = {"desirable_weight", "undesirable_weight"};
+    struct ebb_options *options = setup->options;
+    const char *key = NULL;
+    for (int i = 0; i < 2; i++)
+        if (loss != EBB_PREFERENCE_KTO && ebb_options_is_set(options, weights[i])) key = weights[i];
+    if (loss == EBB_PREFERENCE_KTO && setup->config->label_smoothing > 0) key = "label_smoothing";
+    if (key == NULL) return EBB_OK;
+    return EBB_FAIL(setup->ctx, EBB_BAD_CONFIG,
+                    "'%s' has no effect: loss_type auto is %s for this data\n"
+                    "where: %s\n"
+                    "try:   %s",
+                    ebb_options_origin(options, key).key, loss_names[loss],
+                    ebb_options_where(options, key),
+                    loss == EBB_PREFERENCE_KTO ? "remove it" : "loss_type: kto, or remove it");
+}
+
+/* Without a name it is a second copy of the model. */
 static enum ebb_status find_second(struct ebb_setup *setup)
 {
-    struct ebb_ctx *ctx = setup->ctx;
+    static const struct ebb_second reference = {"ref_model_name_or_path", "reference", "model",
+                                                "preferences compare"};
     const char *name = setup->config->ref_model_name_or_path;
-    struct ebb_model_config *model = NULL;
-    if (name == NULL) {
-        setup->teacher_dir = ebb_mem_strdup(ctx, setup->model_dir);
-        return setup->teacher_dir ? EBB_OK : EBB_NO_MEMORY;
-    }
-    EBB_TRY(ebb_model_find(ctx, name, &setup->env->hub, &setup->teacher_dir));
-    EBB_TRY(ebb_model_config_load(ctx, setup->teacher_dir, &model));
-    int64_t vocab = model->vocab,
-            tokens = setup->tokenizer ? ebb_tokenizer_vocab_size(setup->tokenizer) : 0;
-    ebb_model_config_free(ctx, model);
-    if (tokens <= vocab) return EBB_OK;
-    return EBB_FAIL(ctx, EBB_BAD_CONFIG,
-                    "the reference '%s' has a vocabulary of %lld, the tokenizer %lld tokens\n"
-                    "where: %s\n"
-                    "try:   a reference of the model's family",
-                    name, (long long)vocab, (long long)tokens,
-                    ebb_options_where(setup->options, "ref_model_name_or_path"));
+    int64_t vocab;
+    if (name) return ebb_second_find(setup, &reference, name, &vocab);
+    setup->teacher_dir = ebb_mem_strdup(setup->ctx, setup->model_dir);
+    return setup->teacher_dir ? EBB_OK : EBB_NO_MEMORY;
 }
 
 enum ebb_status ebb_dpo_setup(struct ebb_setup *setup)
@@ -93,6 +103,7 @@ enum ebb_status ebb_dpo_setup(struct ebb_setup *setup)
     enum ebb_preference loss = objective->preference.loss_type;
     bool adapter = setup->new_adapter || setup->adapter_dir;
     EBB_TRY(check_loss(setup, loss));
+    EBB_TRY(check_keys(setup, loss));
     objective->reference = EBB_REFERENCE_NONE;
     if (loss == EBB_PREFERENCE_ORPO || loss == EBB_PREFERENCE_SIMPO) return EBB_OK;
     objective->reference = EBB_REFERENCE_BASE;
@@ -107,8 +118,10 @@ enum ebb_status ebb_dpo_setup(struct ebb_setup *setup)
 
 /* ---- a reference beforehand ------------------------------------------------------------------ */
 
-/* The reference alone, in the run's capacity and numerics. */
-static struct ebb_engine_request reference_request(const struct ebb_setup *setup)
+/* The reference alone, in the run's capacity and numerics: a run that goes on computes the same
+ * again. */
+static struct ebb_engine_request reference_request(const struct ebb_setup *setup,
+                                                   const struct ebb_numerics *numerics)
 {
     struct ebb_engine_request request = setup->request;
     request.objective = (struct ebb_objective){.kind = EBB_OBJECTIVE_LOGPROB};
@@ -117,15 +130,25 @@ static struct ebb_engine_request reference_request(const struct ebb_setup *setup
     request.new_adapter = NULL;
     request.train = request.decode = false;
     request.evaluate = true;
-    request.numerics = NULL;
+    request.numerics = numerics;
     request.memory = (struct ebb_memory_keys){.rules = NULL};
     request.capacity.cache_tokens = 0;
     return request;
 }
 
+/* Advice is about what runs: this engine, not the one that trains. */
+static enum ebb_status check_fit(struct ebb_setup *setup, const struct ebb_engine_request *request,
+                                 const struct ebb_engine *engine)
+{
+    const struct ebb_engine_request training = setup->request;
+    setup->request = *request;
+    enum ebb_status status = ebb_fit_check(setup, engine);
+    setup->request = training;
+    return status;
+}
+
 static enum ebb_status run_reference(struct ebb_setup *setup, struct ebb_engine *engine)
 {
-    EBB_TRY(ebb_fit_check(setup, engine));
     EBB_TRY(ebb_engine_open(engine));
     EBB_TRY(ebb_reference_create(setup->ctx, engine, setup->train_set, setup->train,
                                  setup->env->stop_fd, &setup->train_reference));
@@ -134,16 +157,18 @@ static enum ebb_status run_reference(struct ebb_setup *setup, struct ebb_engine 
                                 setup->env->stop_fd, &setup->eval_reference);
 }
 
-enum ebb_status ebb_dpo_precompute(struct ebb_setup *setup)
+enum ebb_status ebb_dpo_precompute(struct ebb_setup *setup, const struct ebb_engine *training)
 {
     struct ebb_engine *engine = NULL;
     if (!ebb_objective_prefers(&setup->request.objective) ||
         setup->request.objective.reference != EBB_REFERENCE_GIVEN)
         return EBB_OK;
-    struct ebb_engine_request request = reference_request(setup);
+    struct ebb_engine_request request =
+        reference_request(setup, &ebb_engine_plan(training)->request.numerics);
     ebb_log(setup->ctx, EBB_LOG_INFO, "train",
             "reference: its log-probabilities are computed once");
     enum ebb_status status = ebb_engine_create(setup->ctx, &request, &engine);
+    if (status == EBB_OK) status = check_fit(setup, &request, engine);
     if (status == EBB_OK) status = run_reference(setup, engine);
     ebb_engine_free(engine);
     return status;

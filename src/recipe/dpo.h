@@ -17,8 +17,8 @@ enum ebb_preference ebb_dpo_loss(const struct ebb_config *config,
 /* Puts loss and reference into the setup's request, after its data and its adapter. */
 enum ebb_status ebb_dpo_setup(struct ebb_setup *setup);
 /* precompute_ref_log_probs: runs the reference over both data sets, in an engine of its own that is
- * gone afterwards. Otherwise does nothing. */
-enum ebb_status ebb_dpo_precompute(struct ebb_setup *setup);
+ * gone afterwards, with the numerics of the one that will train. Otherwise does nothing. */
+enum ebb_status ebb_dpo_precompute(struct ebb_setup *setup, const struct ebb_engine *training);
 /* One line for a person: the loss and what it compares with. */
 void ebb_dpo_announce(const struct ebb_setup *setup);
 /* Where no learning_rate is given: those of TRL's example, a hundredth and less of what examples

@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "model/family.h"
+#include "recipe/second.h"
 
 enum { SIZE_TEXT = 32 };
 
@@ -82,10 +83,9 @@ static enum ebb_status add_policies(const struct ebb_setup *setup, const struct 
 
 /* ---- table ----------------------------------------------------------------------------------- */
 
-/* The model beside the one that is trained. */
-static const char *second_kind(const struct ebb_setup *setup)
+static const char *kind_name(const struct ebb_setup *setup, enum ebb_kind kind)
 {
-    return ebb_objective_prefers(&setup->request.objective) ? "reference" : "teacher";
+    return kind == EBB_KIND_TEACHER ? ebb_second_role(setup) : ebb_kind_name(kind);
 }
 
 static enum ebb_status add_head(const struct ebb_setup *setup, const struct ebb_engine *engine,
@@ -111,7 +111,7 @@ static enum ebb_status add_head(const struct ebb_setup *setup, const struct ebb_
         EBB_TRY(ebb_str_addf(ctx, out, "trained               every weight\n"));
     if (second)
         EBB_TRY(ebb_str_addf(ctx, out, "%-22s%s (%s, %lld layers, %s parameters)\n",
-                             second_kind(setup), ebb_setup_second_name(setup), second->family->name,
+                             ebb_second_role(setup), ebb_second_name(setup), second->family->name,
                              (long long)second->layers,
                              ebb_text_count(ebb_model_config_parameters(second), number,
                                             sizeof number)));
@@ -163,7 +163,8 @@ enum ebb_status ebb_fit_table(const struct ebb_setup *setup, const struct ebb_en
     EBB_TRY(ebb_str_addf(ctx, out, "\n"));
     for (int kind = 0; kind < EBB_KIND_COUNT; kind++)
         if (kind != EBB_KIND_TEACHER || plan->kind_bytes[kind] > 0)
-            EBB_TRY(add_size(ctx, out, ebb_kind_name((enum ebb_kind)kind), plan->kind_bytes[kind]));
+            EBB_TRY(
+                add_size(ctx, out, kind_name(setup, (enum ebb_kind)kind), plan->kind_bytes[kind]));
     if (plan->request.overhead_bytes > 0)
         EBB_TRY(add_size(ctx, out, "driver and libraries", plan->request.overhead_bytes));
     EBB_TRY(add_size(ctx, out, "device memory", plan->total_bytes));
@@ -185,11 +186,12 @@ static json_t *with(json_t *object, const char *key, json_t *value)
     return NULL;
 }
 
-static json_t *kinds_json(const struct ebb_plan *plan)
+static json_t *kinds_json(const struct ebb_setup *setup, const struct ebb_plan *plan)
 {
     json_t *json = json_object();
     for (int kind = 0; kind < EBB_KIND_COUNT; kind++)
-        json = with(json, ebb_kind_name((enum ebb_kind)kind), json_integer(plan->kind_bytes[kind]));
+        json =
+            with(json, kind_name(setup, (enum ebb_kind)kind), json_integer(plan->kind_bytes[kind]));
     return json;
 }
 
@@ -218,19 +220,16 @@ json_t *ebb_fit_json(const struct ebb_setup *setup, const struct ebb_engine *eng
 {
     const struct ebb_plan *plan = ebb_engine_plan(engine);
     const struct ebb_capacity *capacity = &setup->request.capacity;
-    const struct ebb_model_config *second = ebb_engine_teacher(engine);
     int64_t trained = 0, all = 0;
     ebb_engine_parameters(engine, &trained, &all);
-    bool prefers = ebb_objective_prefers(&setup->request.objective);
     json_t *json = json_object();
     json = with(json, "model", json_string(setup->base_name));
     json = with(json, "dtype", json_string(ebb_dtype_name(setup->request.storage)));
     json = with(json, "parameters", json_integer(all));
     json = with(json, "trained_parameters", json_integer(trained));
-    if (second) {
-        json = with(json, second_kind(setup), json_string(ebb_setup_second_name(setup)));
-        json = with(json, prefers ? "reference_parameters" : "teacher_parameters",
-                    json_integer(ebb_model_config_parameters(second)));
+    if (json && !ebb_second_json(setup, engine, json)) {
+        json_decref(json);
+        json = NULL;
     }
     json = with(json, "tokens", json_integer(capacity->tokens));
     json = with(json, "documents", json_integer(capacity->docs));
@@ -248,7 +247,7 @@ json_t *ebb_fit_json(const struct ebb_setup *setup, const struct ebb_engine *eng
     json = with(json, "host_bytes", json_integer(plan->host_bytes));
     json = with(json, "bytes_out", json_integer(plan->bytes_out));
     json = with(json, "bytes_in", json_integer(plan->bytes_in));
-    json = with(json, "device_bytes_by_kind", kinds_json(plan));
+    json = with(json, "device_bytes_by_kind", kinds_json(setup, plan));
     json = with(json, "layers", policies_json(plan, ebb_engine_net(engine)));
     if (json == NULL) EBB_FAIL(setup->ctx, EBB_NO_MEMORY, "no memory for the plan as JSON");
     return json;
@@ -328,7 +327,8 @@ static bool halve_length(const struct ebb_setup *setup, struct trial *trial)
     int64_t half = setup->max_length / 2;
     struct ebb_capacity *capacity = &trial->request.capacity;
     if (half < 32) return false;
-    int64_t tokens = half * setup->config->per_device_train_batch_size;
+    bool pairs = ebb_objective_prefers(&setup->request.objective) && !setup->config->packing;
+    int64_t tokens = half * setup->config->per_device_train_batch_size * (pairs ? 2 : 1);
     if (capacity->tokens > tokens) capacity->tokens = tokens;
     if (capacity->doc_tokens > half) capacity->doc_tokens = half;
     snprintf(trial->text, sizeof trial->text, "max_length: %lld%s", (long long)half,
@@ -346,6 +346,12 @@ static bool use_lora(const struct ebb_setup *setup, struct trial *trial)
         return false;
     trial->request.new_adapter = &trial->adapter;
     trial->request.stochastic_rounding = false;
+    /* The reference is then the model without it, unless another one was asked for. */
+    if (setup->request.objective.reference == EBB_REFERENCE_MODEL &&
+        setup->config->ref_model_name_or_path == NULL) {
+        trial->request.objective.reference = EBB_REFERENCE_BASE;
+        trial->request.teacher_dir = NULL;
+    }
     snprintf(trial->text, sizeof trial->text, "use_peft: true");
     return true;
 }
@@ -400,10 +406,23 @@ static bool save_teacher(const struct ebb_setup *setup, struct trial *trial)
     if (setup->request.objective.kind != EBB_OBJECTIVE_DISTILL) return false;
     objective->kind = EBB_OBJECTIVE_DISTILL_SAVED;
     objective->top_k = setup->config->teacher_top_k;
+    if (objective->top_k > objective->distill.vocab) objective->top_k = objective->distill.vocab;
     objective->top_dtype = EBB_BF16;
     trial->request.teacher_dir = NULL;
     snprintf(trial->text, sizeof trial->text,
              "run 'ebb kd' with save_teacher: DIR first, then teacher_logits: DIR");
+    return true;
+}
+
+/* A second model that is gone before training starts. */
+static bool precompute(const struct ebb_setup *setup, struct trial *trial)
+{
+    const struct ebb_objective *objective = &setup->request.objective;
+    if (!ebb_objective_prefers(objective) || objective->reference != EBB_REFERENCE_MODEL)
+        return false;
+    trial->request.objective.reference = EBB_REFERENCE_GIVEN;
+    trial->request.teacher_dir = NULL;
+    snprintf(trial->text, sizeof trial->text, "precompute_ref_log_probs: true");
     return true;
 }
 
@@ -425,11 +444,11 @@ static bool set_budget(const struct ebb_setup *setup, struct trial *trial)
     return trial->request.device_budget > 0;
 }
 
-static const change_fn change_table[] = {drop_rules, allow_offloading,    allow_checkpointing,
-                                         allow_both, halve_batch,         halve_length,
-                                         use_lora,   halve_rank,          use_bfloat16,
-                                         use_sgd,    save_teacher,        drop_prompts,
-                                         set_budget, round_stochastically};
+static const change_fn change_table[] = {drop_rules,   allow_offloading, allow_checkpointing,
+                                         allow_both,   halve_batch,      halve_length,
+                                         use_lora,     halve_rank,       use_bfloat16,
+                                         use_sgd,      save_teacher,     precompute,
+                                         drop_prompts, set_budget,       round_stochastically};
 static_assert(sizeof change_table / sizeof change_table[0] <= EBB_FIT_CHANGES,
               "room for every change");
 
@@ -516,7 +535,7 @@ static enum ebb_status add_needs(const struct ebb_setup *setup, const struct ebb
     for (int kind = 0; kind < EBB_KIND_COUNT; kind++) {
         if (plan->kind_bytes[kind] == 0) continue;
         EBB_TRY(ebb_str_addf(setup->ctx, out, "%s%s %s", first ? "" : ", ",
-                             ebb_kind_name((enum ebb_kind)kind),
+                             kind_name(setup, (enum ebb_kind)kind),
                              ebb_text_bytes(plan->kind_bytes[kind], size, sizeof size)));
         first = false;
     }

@@ -21,7 +21,7 @@ struct ebb_fit_change {
     int64_t device_bytes, host_bytes;
     bool fits;
 };
-enum { EBB_FIT_CHANGES = 14 };
+enum { EBB_FIT_CHANGES = 15 };
 /* Plans the run again with one thing changed at a time; those that help, the most helpful first. */
 enum ebb_status ebb_fit_changes(const struct ebb_setup *setup, const struct ebb_engine *engine,
                                 struct ebb_fit_change changes[EBB_FIT_CHANGES], int *count);

@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "model/family.h"
 #include "recipe/fit.h"
+#include "recipe/second.h"
 
 bool ebb_kd_wanted(const struct ebb_options *options, const struct ebb_config *config)
 {
@@ -19,113 +20,15 @@ bool ebb_kd_wanted(const struct ebb_options *options, const struct ebb_config *c
 
 /* ---- the teacher ----------------------------------------------------------------------------- */
 
-/* A token that the two tokenizers have under different ids; -1: none. */
-static int32_t first_other(const struct ebb_tokenizer *a, const struct ebb_tokenizer *b,
-                           int64_t count)
-{
-    for (int32_t id = 0; id < count; id++) {
-        size_t bytes_a = 0, bytes_b = 0;
-        const char *text_a = ebb_tokenizer_text(a, id, &bytes_a),
-                   *text_b = ebb_tokenizer_text(b, id, &bytes_b);
-        bool same = text_a && text_b ? bytes_a == bytes_b && memcmp(text_a, text_b, bytes_a) == 0
-                                     : text_a == text_b;
-        if (!same) return id;
-    }
-    return -1;
-}
-
-static enum ebb_status compare_tokenizers(const struct ebb_setup *setup,
-                                          const struct ebb_tokenizer *teacher)
-{
-    int64_t own = ebb_tokenizer_vocab_size(setup->tokenizer),
-            others = ebb_tokenizer_vocab_size(teacher);
-    int32_t id = first_other(setup->tokenizer, teacher, own < others ? own : others);
-    size_t own_bytes = 0, other_bytes = 0;
-    if (id < 0) return EBB_OK; /* one may have a few more at its end */
-    const char *own_text = ebb_tokenizer_text(setup->tokenizer, id, &own_bytes),
-               *other_text = ebb_tokenizer_text(teacher, id, &other_bytes);
-    return EBB_FAIL(setup->ctx, EBB_BAD_CONFIG,
-                    "the teacher has other tokens than the student: %ld is '%.*s' there and '%.*s' "
-                    "here\n"
-                    "where: %s\n"
-                    "try:   a teacher of the student's family; distillation compares token by "
-                    "token",
-                    (long)id, (int)other_bytes, other_text ? other_text : "", (int)own_bytes,
-                    own_text ? own_text : "",
-                    ebb_options_where(setup->options, "teacher_model_name_or_path"));
-}
-
-/* Of the same tokenizer as the student; a teacher without one is taken at its word. */
-static enum ebb_status check_tokens(const struct ebb_setup *setup, const char *dir)
-{
-    struct ebb_tokenizer *tokenizer = NULL;
-    if (setup->tokenizer == NULL) return EBB_OK;
-    char *path = ebb_path_join(setup->ctx, dir, "tokenizer.json");
-    if (path == NULL) return EBB_NO_MEMORY;
-    bool there = ebb_file_exists(path);
-    ebb_mem_free(setup->ctx, path);
-    if (!there) return EBB_OK;
-    EBB_TRY(ebb_tokenizer_load(setup->ctx, dir, &tokenizer));
-    enum ebb_status status = EBB_OK;
-    if (ebb_tokenizer_hash(tokenizer) != ebb_tokenizer_hash(setup->tokenizer))
-        status = compare_tokenizers(setup, tokenizer);
-    ebb_tokenizer_free(setup->ctx, tokenizer);
-    return status;
-}
-
-/* Columns that both heads have; whatever the data may hold must be among them. */
-static enum ebb_status settle_vocab(struct ebb_setup *setup, int64_t teacher)
-{
-    int64_t student = setup->model->vocab, both = student < teacher ? student : teacher;
-    int64_t tokens = setup->tokenizer ? ebb_tokenizer_vocab_size(setup->tokenizer) : 0;
-    if (tokens > both)
-        return EBB_FAIL(setup->ctx, EBB_BAD_CONFIG,
-                        "the teacher's vocabulary of %lld is smaller than the tokenizer's %lld "
-                        "tokens\n"
-                        "where: %s\n"
-                        "try:   a teacher of the student's family",
-                        (long long)teacher, (long long)tokens,
-                        ebb_options_where(setup->options, "teacher_model_name_or_path"));
-    setup->request.objective.distill.vocab = both;
-    return EBB_OK;
-}
-
-/* An adapter alone is no model. */
-static enum ebb_status check_whole(const struct ebb_setup *setup)
-{
-    char *adapter = ebb_path_join(setup->ctx, setup->teacher_dir, "adapter_config.json");
-    char *model = ebb_path_join(setup->ctx, setup->teacher_dir, "config.json");
-    bool alone = adapter && model && ebb_file_exists(adapter) && !ebb_file_exists(model);
-    enum ebb_status status = adapter && model ? EBB_OK : EBB_NO_MEMORY;
-    ebb_mem_free(setup->ctx, adapter);
-    ebb_mem_free(setup->ctx, model);
-    if (!alone) return status;
-    return EBB_FAIL(setup->ctx, EBB_BAD_CONFIG,
-                    "the teacher '%s' is an adapter, and a teacher is a whole model\n"
-                    "where: %s\n"
-                    "try:   'ebb merge' on it, and the result as teacher",
-                    setup->config->teacher_model_name_or_path,
-                    ebb_options_where(setup->options, "teacher_model_name_or_path"));
-}
-
 static enum ebb_status find_teacher(struct ebb_setup *setup)
 {
-    struct ebb_ctx *ctx = setup->ctx;
-    struct ebb_model_config *teacher = NULL;
-    EBB_TRY(ebb_model_find(ctx, setup->config->teacher_model_name_or_path, &setup->env->hub,
-                           &setup->teacher_dir));
-    EBB_TRY(check_whole(setup));
-    EBB_TRY(ebb_model_config_load(ctx, setup->teacher_dir, &teacher));
-    enum ebb_status status = check_tokens(setup, setup->teacher_dir);
-    if (status == EBB_OK) status = settle_vocab(setup, teacher->vocab);
-    if (status == EBB_OK && setup->request.capacity.doc_tokens > teacher->max_positions)
-        ebb_warn_once(ctx, "teacher.positions",
-                      "documents of %lld tokens are beyond the %lld positions that the teacher was "
-                      "made for",
-                      (long long)setup->request.capacity.doc_tokens,
-                      (long long)teacher->max_positions);
-    ebb_model_config_free(ctx, teacher);
-    return status;
+    static const struct ebb_second teacher = {"teacher_model_name_or_path", "teacher", "student",
+                                              "distillation compares"};
+    int64_t student = setup->model->vocab, vocab;
+    EBB_TRY(ebb_second_find(setup, &teacher, setup->config->teacher_model_name_or_path, &vocab));
+    /* Columns that both heads have. */
+    setup->request.objective.distill.vocab = student < vocab ? student : vocab;
+    return EBB_OK;
 }
 
 /* ---- the loss -------------------------------------------------------------------------------- */
@@ -160,6 +63,12 @@ static enum ebb_status open_saved(struct ebb_setup *setup)
                         "where: %s\n"
                         "try:   dataset_name",
                         ebb_options_where(setup->options, "teacher_logits"));
+    if (!ebb_dir_exists(dir))
+        return EBB_FAIL(setup->ctx, EBB_BAD_CONFIG,
+                        "there is no saved teacher '%s'\n"
+                        "where: %s\n"
+                        "try:   'ebb kd' with save_teacher: %s first",
+                        dir, ebb_options_where(setup->options, "teacher_logits"), dir);
     EBB_TRY(ebb_teacher_open(setup->ctx, dir, setup->train_set, &setup->teacher));
     EBB_TRY(ebb_teacher_check_loader(setup->ctx, setup->train));
     const struct ebb_teacher_info *info = ebb_teacher_describe(setup->teacher);
@@ -191,6 +100,27 @@ enum ebb_status ebb_kd_setup(struct ebb_setup *setup)
 
 /* ---- saving a teacher ------------------------------------------------------------------------ */
 
+/* A directory that holds something else is no place for a teacher; what an interrupted save left is
+ * overwritten. */
+static enum ebb_status check_place(struct ebb_ctx *ctx, struct ebb_options *options,
+                                   const char *dir)
+{
+    char **names = NULL;
+    size_t count = 0;
+    enum ebb_status status = EBB_OK;
+    if (!ebb_dir_exists(dir)) return EBB_OK;
+    EBB_TRY(ebb_dir_list(ctx, dir, &names, &count));
+    for (size_t i = 0; status == EBB_OK && i < count; i++)
+        if (strncmp(names[i], "teacher.", 8) != 0)
+            status = EBB_FAIL(ctx, EBB_BAD_CONFIG,
+                              "save_teacher '%s' is a directory that holds something else ('%s')\n"
+                              "where: %s\n"
+                              "try:   another directory",
+                              dir, names[i], ebb_options_where(options, "save_teacher"));
+    ebb_dir_list_free(ctx, names, count);
+    return status;
+}
+
 /* The data as a student's run has it, and an engine of the teacher alone. */
 static enum ebb_status set_up_teacher(struct ebb_ctx *ctx, struct ebb_options *options,
                                       const struct ebb_config *config,
@@ -198,7 +128,9 @@ static enum ebb_status set_up_teacher(struct ebb_ctx *ctx, struct ebb_options *o
 {
     struct ebb_engine_request *request = &setup->request;
     struct ebb_objective *objective = &request->objective;
+    EBB_TRY(check_place(ctx, options, config->save_teacher));
     EBB_TRY(ebb_setup_model(ctx, options, config, env, setup));
+    EBB_TRY(ebb_setup_time(setup, NULL));
     EBB_TRY(ebb_setup_tokenizer(setup));
     EBB_TRY(ebb_setup_data(setup));
     EBB_TRY(ebb_teacher_check_loader(ctx, setup->train));
@@ -246,6 +178,9 @@ static enum ebb_status write_teacher(struct ebb_setup *setup, struct ebb_engine 
             ebb_teacher_create(ctx, setup->config->save_teacher, setup->train_set, info, &writer);
     if (status == EBB_OK) status = run_teacher(setup, engine, writer, ids, logprobs);
     if (status == EBB_OK) status = ebb_teacher_finish(writer, info);
+    /* Finishing lent the writer's own, which is gone. */
+    info->name = setup->config->teacher_model_name_or_path;
+    info->data_time = setup->data_time;
     ebb_teacher_writer_free(ctx, writer);
     ebb_mem_free(ctx, ids);
     ebb_mem_free(ctx, logprobs);
@@ -278,6 +213,7 @@ enum ebb_status ebb_kd_save(struct ebb_ctx *ctx, struct ebb_options *options,
     EBB_TRY(set_up_teacher(ctx, options, config, env, setup));
     const struct ebb_objective *objective = &setup->request.objective;
     *info = (struct ebb_teacher_info){.name = config->teacher_model_name_or_path,
+                                      .data_time = setup->data_time,
                                       .k = objective->top_k,
                                       .dtype = objective->top_dtype,
                                       .temperature = objective->distill.temperature,

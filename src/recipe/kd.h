@@ -15,8 +15,8 @@ bool ebb_kd_wanted(const struct ebb_options *options, const struct ebb_config *c
  * teacher that has other tokens than the student. */
 enum ebb_status ebb_kd_setup(struct ebb_setup *setup);
 /* `ebb kd` with save_teacher: runs the teacher over the training data and writes what
- * `teacher_logits` reads (data/teacher.h). The result's info is in *info, its name borrowed from
- * the setup, which the caller frees. */
+ * `teacher_logits` reads (data/teacher.h). The result's info is in *info, its texts borrowed from
+ * configuration and setup. The caller frees the setup. */
 enum ebb_status ebb_kd_save(struct ebb_ctx *ctx, struct ebb_options *options,
                             const struct ebb_config *config, const struct ebb_recipe_env *env,
                             struct ebb_setup *setup, struct ebb_teacher_info *info);

@@ -714,6 +714,19 @@ static enum ebb_status set_list(struct ebb_options *options, const struct ebb_ya
 static enum ebb_status set_map(struct ebb_options *options, const char *prefix,
                                struct ebb_yaml *map);
 
+/* A mapping that is nothing here may hold keys that are: torchtune's loss of DPO has "beta". */
+static bool has_option(const struct ebb_options *options, const char *prefix,
+                       const struct ebb_yaml *map)
+{
+    bool found = false;
+    for (size_t i = 0; i < map->count && !found; i++) {
+        char *key = ebb_mem_format(options->ctx, "%s.%s", prefix, map->items[i].key);
+        found = key && ebb_option_find(key) != NULL;
+        ebb_mem_free(options->ctx, key);
+    }
+    return found;
+}
+
 static enum ebb_status set_node(struct ebb_options *options, const char *key, struct ebb_yaml *node)
 {
     struct ebb_origin origin = {EBB_ORIGIN_FILE, key, "", node->key_line, node->key_column};
@@ -741,7 +754,7 @@ static enum ebb_status set_node(struct ebb_options *options, const char *key, st
     case EBB_YAML_MAP:
         if (option && option->type == EBB_OPTION_YAML)
             return take_tree(options, option, &origin, node);
-        if (foreign) {
+        if (foreign && !has_option(options, key, node)) {
             origin.text = node->count ? "{...}" : "none";
             return set_foreign(options, foreign, &origin);
         }

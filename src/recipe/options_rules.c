@@ -247,6 +247,10 @@ static bool no_beta(const struct ebb_config *config)
 {
     return config->kd_loss == EBB_FORWARD_KL || config->kd_loss == EBB_REVERSE_KL;
 }
+static bool no_beta_in_plan(const struct ebb_config *config)
+{
+    return config->recipe == EBB_RECIPE_KEY_KD && no_beta(config);
+}
 static bool as_json(const struct ebb_config *config)
 {
     return config->json;
@@ -386,6 +390,8 @@ static const struct rule rules[] = {
      "has no effect with teacher_logits, which has the temperature that it was saved at",
      "remove it"},
     {"beta", KD, false, no_beta, "kd_loss", "has no effect with this kd_loss",
+     "kd_loss: jsd, symmetric_kl or a skewed one, or remove it"},
+    {"beta", PLAN, false, no_beta_in_plan, "kd_loss", "has no effect with this kd_loss",
      "kd_loss: jsd, symmetric_kl or a skewed one, or remove it"},
     {"show_samples", DATA, false, chosen_records, "records",
      "has no effect beside records, which names what is shown", "keep one of them"},
@@ -618,6 +624,10 @@ static enum ebb_status check_kd(struct ebb_options *options, const struct ebb_co
 {
     bool plan = options->command == EBB_COMMAND_PLAN && config->recipe == EBB_RECIPE_KEY_KD;
     if (options->command != EBB_COMMAND_KD && !plan) return EBB_OK;
+    if (config->save_teacher && config->teacher_model_name_or_path == NULL)
+        return EBB_FAIL(ctx, EBB_BAD_CONFIG,
+                        "save_teacher needs the teacher that is to be saved\n"
+                        "try:   teacher_model_name_or_path: MODEL");
     if (config->teacher_model_name_or_path == NULL && config->teacher_logits == NULL)
         return EBB_FAIL(ctx, EBB_BAD_CONFIG,
                         "distillation needs a teacher\n"

@@ -288,8 +288,8 @@ static const struct ebb_option table[] = {
      .text = "auto", .automatic = true, .low = 0, .above = true, .high = 100,
      .aliases = "lr optimizer.lr",
      .help = "The highest learning rate of the schedule. auto: 2e-4 for LoRA, 2e-5 for every "
-             "weight; the run prints it. Lower it where the loss jumps, raise it where it hardly "
-             "falls."},
+             "weight, and in 'ebb dpo' 5e-6 and 5e-7; the run prints it. Lower it where the loss "
+             "jumps, raise it where it hardly falls."},
     {KEY(lr_scheduler_type), .group = EBB_GROUP_OPTIMIZER, .type = EBB_OPTION_CHOICE,
      .commands = FIT, .text = "linear",
      .choices = "constant|constant_with_warmup|linear|cosine|warmup_stable_decay=wsd",
@@ -408,7 +408,7 @@ static const struct ebb_option table[] = {
              "and kd_loss."},
     {KEY(beta), .group = EBB_GROUP_DISTILLATION, .type = EBB_OPTION_FLOAT,
      .commands = KD | DPO | PLAN, .text = "auto", .automatic = true, .low = 0, .high = 1000,
-     .aliases = "sym_kd_ratio kd_loss.sym_kd_ratio pref_beta",
+     .aliases = "sym_kd_ratio kd_loss.sym_kd_ratio pref_beta rl_beta orpo_alpha loss.beta",
      .help = "Distillation: the weight in kd_loss, from 0 to 1, which says what it weighs: in "
              "symmetric_kl the share of KL(p, q) (torchtune's sym_kd_ratio), in jsd and the skewed "
              "ones what the mixture has of the other side (DistiLLM's alpha). auto: 0.5, and 0.1 "
@@ -425,10 +425,11 @@ static const struct ebb_option table[] = {
      .aliases = "pref_loss",
      .help = "The loss. sigmoid: DPO. ipo, hinge: other shapes of it. orpo, simpo: without a "
              "reference. kto: of single answers that are good or bad; it also takes pairs. "
-             "auto: sigmoid for pairs, kto for single answers. op/preference.h has the formulas."},
+             "auto: sigmoid for pairs, kto for single answers. docs/PREFERENCES.md has the "
+             "formulas."},
     {KEY(label_smoothing), .group = EBB_GROUP_PREFERENCES, .type = EBB_OPTION_FLOAT,
      .commands = DPO | PLAN, .text = "0", .low = 0, .high = 0.5,
-     .aliases = "dpo_label_smoothing",
+     .aliases = "dpo_label_smoothing loss.label_smoothing",
      .help = "The share of pairs whose verdict may be wrong (cDPO). For sigmoid and simpo."},
     {KEY(simpo_gamma), .group = EBB_GROUP_PREFERENCES, .type = EBB_OPTION_FLOAT,
      .commands = DPO | PLAN, .text = "0.5", .low = 0, .high = 1000,
@@ -437,12 +438,12 @@ static const struct ebb_option table[] = {
              "beta."},
     {KEY(desirable_weight), .group = EBB_GROUP_PREFERENCES, .type = EBB_OPTION_FLOAT,
      .commands = DPO | PLAN, .text = "1", .low = 0, .high = 1000,
-     .aliases = "kto_chosen_weight",
+     .aliases = "kto_chosen_weight kto_desirable_weight",
      .help = "Of kto: the weight of good answers. The paper wants this weight times their number "
              "to be 1 to 4/3 of the same of bad ones."},
     {KEY(undesirable_weight), .group = EBB_GROUP_PREFERENCES, .type = EBB_OPTION_FLOAT,
      .commands = DPO | PLAN, .text = "1", .low = 0, .high = 1000,
-     .aliases = "kto_rejected_weight",
+     .aliases = "kto_rejected_weight kto_undesirable_weight",
      .help = "Of kto: the weight of bad answers."},
     {KEY(ref_model_name_or_path), .group = EBB_GROUP_PREFERENCES, .type = EBB_OPTION_STRING,
      .commands = DPO | PLAN, .aliases = "ref_model reference_model",
@@ -660,6 +661,10 @@ static const struct ebb_spelling spellings[] = {
      "torchtune.modules.loss.SymmetricKLLoss=symmetric_kl|"
      "torchtune.modules.loss.SymmetricKLWithChunkedOutputLoss=symmetric_kl|*",
      NULL},
+    {"rl", "loss_type",
+     "dpo=sigmoid|ipo=ipo|kto=kto|orpo=orpo|simpo=simpo|grpo=!|gdpo=!|ppo=!",
+     "Ebb learns from preferences that are there, not from answers that it writes and scores"},
+    {"loss._component_", "loss_type", "torchtune.rlhf.loss.DPOLoss=sigmoid", NULL},
     {"use_cpu", "device", "true=cpu|false=auto", NULL},
     {"no_cuda", "device", "true=cpu|false=auto", NULL},
     {"disable_gradient_checkpointing", "gradient_checkpointing", "true=false|false=auto", NULL},
@@ -685,6 +690,43 @@ static const struct ebb_foreign_key foreign[] = {
     {"neftune_noise_alpha", true, "none 0", "Ebb adds no noise to embeddings: leave it out"},
     {"label_smoothing_factor", true, "0 0.0 none",
      "Ebb trains on plain cross-entropy: leave it out"},
+    {"max_prompt_length max_completion_length max_target_length", true, "none",
+     "max_length bounds a prompt and its answer together; overlong and truncation_side say what "
+     "becomes of longer ones"},
+    {"reference_free", true, "false none",
+     "a loss without a reference is loss_type: simpo or orpo"},
+    {"sync_ref_model", true, "false none",
+     "the reference stays what it is when the run starts: leave it out"},
+    {"ref_model_mixup_alpha ref_model_sync_steps", false, "",
+     "the reference stays what it is when the run starts"},
+    {"rpo_alpha dpo_alpha cpo_alpha pref_ftx", true, "none 0 0.0",
+     "no cross-entropy of the chosen answer is added to a preference loss: loss_type: orpo is one "
+     "that has it"},
+    {"loss_weights use_weighting dpo_use_weighting dpo_norm_loss ld_alpha discopop_tau "
+     "pref_bco_weight",
+     true, "none false 0 0.0",
+     "every pair weighs alike in one loss, and every label of an answer: leave it out"},
+    {"f_divergence_type", true, "reverse_kl none",
+     "preference losses go by the plain log-ratio (reverse_kl)"},
+    {"f_alpha_divergence_coef", false, "",
+     "preference losses go by the plain log-ratio (reverse_kl)"},
+    {"gamma_beta_ratio", true, "none",
+     "simpo_gamma is beta times it: for a ratio of 0.25 and beta: 2 it is 0.5"},
+    {"force_use_ref_model", true, "false none",
+     "ref_model_name_or_path names a reference; without it the reference is where training starts"},
+    {"ref_adapter_name ref_model_adapters ref_model_quantization_bit", true, "none",
+     "a reference is a whole model as it is: 'ebb merge' on its adapter, and "
+     "ref_model_name_or_path names the result"},
+    {"model_adapter_name ref_model_init_kwargs base_model_attribute_name", false, "",
+     "there is one adapter, and a reference without a name is the model without it"},
+    {"precompute_ref_batch_size", false, "",
+     "the reference runs in the micro-batches of the run"},
+    {"generate_during_eval dpo_generate_during_eval", true, "false none",
+     "eval_prompts has prompts answered at every evaluation"},
+    {"use_logits_to_keep dpo_use_logits_to_keep dpo_padding_free use_liger_loss "
+     "label_pad_token_id padding_value",
+     false, "", "logits are made of trained tokens only, in chunks, and padding is never computed"},
+    {"is_encoder_decoder", true, "false none", "Ebb trains decoders"},
     {"push_to_hub hub_model_id hub_token", true, "false none",
      "Ebb never uploads: the result in output_dir is laid out as the Hub wants it"},
     {"test_datasets", true, "none", "name the validation data with eval_dataset"},
@@ -714,8 +756,7 @@ static const struct ebb_foreign_key foreign[] = {
      "Ebb distils on the data as it is, which is lmbda: 0 in TRL (whose default is 0.5)"},
     {"seq_kd", true, "false",
      "have the teacher write the answers with 'ebb generate', and train on them with 'ebb sft'"},
-    {"disable_dropout", true, "false",
-     "there is no dropout but lora_dropout, whose default is 0: leave it out"},
+    {"disable_dropout", false, "", "there is no dropout but lora_dropout, whose default is 0"},
     {"teacher_model_init_kwargs", true, "none", "the teacher is what its config.json says"},
     {"flash_attention flash_attn sdp_attention xformers_attention padding_free",
      false, "", "attention never stores its scores, and padding is never computed"},
@@ -765,7 +806,8 @@ static const struct ebb_foreign_key foreign[] = {
     {"do_train do_eval do_predict stage prediction_loss_only eval_accumulation_steps "
      "batch_eval_metrics",
      false, "",
-     "'ebb sft' trains, and evaluates as eval_strategy says; evaluation keeps no logits"},
+     "the command trains (ebb sft, kd, dpo), and evaluates as eval_strategy says; evaluation keeps "
+     "no logits"},
     {"lora_bias bias lora_task_type task_type init_lora_weights peft_type lora_fan_in_fan_out",
      false, "", "adapters start and are saved as PEFT's plain LoRA without biases"},
     {"model_type tokenizer_type trust_remote_code use_fast_tokenizer model_revision revision "
@@ -775,7 +817,7 @@ static const struct ebb_foreign_key foreign[] = {
      false, "",
      "model and tokenizer are what the model's directory says; no code is ever loaded from it"},
     {"model._component_ tokenizer._component_ dataset._component_ checkpointer._component_ "
-     "checkpointer. loss._component_ lr_scheduler._component_",
+     "checkpointer. lr_scheduler._component_",
      false, "",
      "Ebb has no components: model and data are named by model_name_or_path and dataset_name, "
      "LoRA by lora_*"},

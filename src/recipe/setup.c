@@ -6,6 +6,7 @@
 #include <math.h>
 #include <poll.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/clock.h"
 #include "base/file.h"
@@ -181,6 +182,43 @@ enum ebb_status ebb_setup_tokenizer(struct ebb_setup *setup)
                         "the tokenizer in '%s' has %lld tokens, but the model's embedding has "
                         "%lld rows: they do not belong together",
                         setup->model_dir, (long long)tokens, (long long)setup->model->vocab);
+    return EBB_OK;
+}
+
+/* ---- the time -------------------------------------------------------------------------------- */
+
+/* It is kept as the clock on the wall showed it, so that another time zone shows the same day. */
+static enum ebb_status read_time(struct ebb_setup *setup, const char *format, const char *from)
+{
+    struct tm parts;
+    memset(&parts, 0, sizeof parts);
+    const char *end = strptime(setup->data_time, format, &parts);
+    parts.tm_isdst = -1; /* to be found out */
+    time_t now = mktime(&parts);
+    if (end == NULL || *end || now == (time_t)-1)
+        return EBB_FAIL(setup->ctx, EBB_BAD_FILE,
+                        "%s: 'data_time' is no time: '%s'\n"
+                        "try:   another one; this one was changed after it was written",
+                        from, setup->data_time);
+    setup->now = now;
+    return EBB_OK;
+}
+
+enum ebb_status ebb_setup_time(struct ebb_setup *setup, const char *resume)
+{
+    static const char format[] = "%Y-%m-%dT%H:%M:%S";
+    const char *saved = setup->config->teacher_logits;
+    char *text = setup->data_time;
+    struct tm parts;
+    time_t now = time(NULL);
+    if (resume)
+        EBB_TRY(ebb_checkpoint_data_time(setup->ctx, resume, text));
+    else if (saved)
+        EBB_TRY(ebb_teacher_data_time(setup->ctx, saved, text, EBB_DATA_TIME));
+    if (text[0]) return read_time(setup, format, resume ? resume : saved);
+    if (localtime_r(&now, &parts) == NULL || strftime(text, EBB_DATA_TIME, format, &parts) == 0)
+        return EBB_FAIL(setup->ctx, EBB_FAILED, "the clock shows no time that can be written down");
+    setup->now = now;
     return EBB_OK;
 }
 
@@ -382,6 +420,23 @@ static void settle_length(struct ebb_setup *setup)
             split ? "what the model has positions for" : "the longest sample");
 }
 
+/* With packing a pair goes into one row, so a row's length is the longest pair's. */
+static void settle_rows(struct ebb_setup *setup)
+{
+    const struct ebb_dataset *sets[] = {setup->train_set, setup->eval_set};
+    int64_t longest = setup->max_length;
+    if (setup->config->max_length != EBB_AUTO_INT || !setup->config->packing) return;
+    for (int k = 0; k < 2; k++)
+        for (int64_t i = 0; sets[k] && sets[k]->group == 2 && i + 1 < sets[k]->count; i += 2) {
+            int64_t pair = ebb_dataset_length(sets[k], i) + ebb_dataset_length(sets[k], i + 1);
+            if (pair > longest) longest = pair;
+        }
+    if (longest == setup->max_length) return;
+    setup->max_length = longest;
+    ebb_log(setup->ctx, EBB_LOG_INFO, "data", "max_length: %lld for a row, the longest pair",
+            (long long)longest);
+}
+
 static void widen(struct ebb_capacity *capacity, const struct ebb_loader *loader)
 {
     const struct ebb_loader_facts *facts = ebb_loader_describe(loader);
@@ -477,6 +532,7 @@ enum ebb_status ebb_setup_data(struct ebb_setup *setup)
     if (setup->purpose == EBB_PURPOSE_PREFERENCE) {
         if (ebb_options_command(setup->options) == EBB_COMMAND_DATA) return EBB_OK;
         EBB_TRY(add_kl(setup));
+        settle_rows(setup);
     }
     EBB_TRY(create_loader(setup, setup->train_set, config->per_device_train_batch_size, true,
                           &setup->train));
@@ -598,14 +654,6 @@ enum ebb_status ebb_setup_training(struct ebb_setup *setup)
     request->host_budget = ebb_setup_budget(&config->host_memory_budget, EBB_BACKEND_CPU);
     request->max_grad_norm = config->max_grad_norm;
     return EBB_OK;
-}
-
-const char *ebb_setup_second_name(const struct ebb_setup *setup)
-{
-    const struct ebb_config *config = setup->config;
-    if (!ebb_objective_prefers(&setup->request.objective))
-        return config->teacher_model_name_or_path;
-    return config->ref_model_name_or_path ? config->ref_model_name_or_path : setup->base_name;
 }
 
 void ebb_setup_free(struct ebb_setup *setup)

@@ -50,7 +50,7 @@ struct ebb_setup {
     bool other_chat;                 /* it is not the one in model_dir */
     json_t *chat_kwargs;             /* NULL: none */
     int64_t now;                     /* what chat templates take for the time; 0: the clock */
-    char data_time[EBB_DATA_TIME];   /* of a training run: `now` by its clock; else "" */
+    char data_time[EBB_DATA_TIME];   /* of what trains or saves: `now` by its clock; else "" */
     /* What is written beside a result: the template with chat_kwargs as its defaults. NULL: that of
      * model_dir serves. */
     struct ebb_chat_template *saved_chat;
@@ -81,6 +81,10 @@ enum ebb_status ebb_setup_tokenizer(struct ebb_setup *setup);
 enum ebb_status ebb_setup_chat(struct ebb_setup *setup);
 /* setup->saved_chat. */
 enum ebb_status ebb_setup_saved_chat(struct ebb_setup *setup);
+/* Chat templates may ask for the date. A run has one time, and goes on with it (`resume`: from this
+ * checkpoint): on another day its data would be other data. A student of a saved teacher has the
+ * time at which that was saved, for the same reason. Before ebb_setup_data. */
+enum ebb_status ebb_setup_time(struct ebb_setup *setup, const char *resume);
 /* The configuration names data: dataset_name or datasets. */
 bool ebb_setup_has_data(const struct ebb_config *config);
 /* Chat template, data sets, max_length, loaders and the capacity that they need. Without data (ebb
@@ -92,9 +96,6 @@ enum ebb_status ebb_setup_eval_data(struct ebb_setup *setup);
 enum ebb_status ebb_setup_feeds(struct ebb_setup *setup, const struct ebb_engine *engine);
 /* Adapter, optimizer, memory keys and budgets, for training. */
 enum ebb_status ebb_setup_training(struct ebb_setup *setup);
-/* The name of the model beside the one that is trained: a teacher's, or a reference's, which is the
- * model as it was unless another is named. */
-const char *ebb_setup_second_name(const struct ebb_setup *setup);
 void ebb_setup_free(struct ebb_setup *setup);
 
 /* EBB_INTERRUPTED where a signal waits. The signal stays where it is. */

@@ -8,7 +8,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -17,6 +16,7 @@
 #include "recipe/dpo.h"
 #include "recipe/eval_prompts.h"
 #include "recipe/kd.h"
+#include "recipe/second.h"
 #include "train/checkpoint.h"
 
 /* ---- the output directory -------------------------------------------------------------------- */
@@ -181,41 +181,13 @@ static enum ebb_status clear_output(const struct ebb_setup *setup)
 
 /* ---- plan ------------------------------------------------------------------------------------ */
 
-/* Chat templates may ask for the date. A run has one time, that of its first start, and goes on
- * with it: on another day its data would be other data. It is kept as the clock on the wall showed
- * it, so that another time zone shows the same day. */
-static enum ebb_status settle_time(struct ebb_setup *setup, const char *resume)
-{
-    static const char format[] = "%Y-%m-%dT%H:%M:%S";
-    char *text = setup->data_time;
-    struct tm parts;
-    time_t now = time(NULL);
-    memset(&parts, 0, sizeof parts);
-    if (resume) EBB_TRY(ebb_checkpoint_data_time(setup->ctx, resume, text));
-    if (text[0]) {
-        const char *end = strptime(text, format, &parts);
-        parts.tm_isdst = -1; /* to be found out */
-        now = mktime(&parts);
-        if (end == NULL || *end || now == (time_t)-1)
-            return EBB_FAIL(setup->ctx, EBB_BAD_FILE,
-                            "%s/trainer_state.json: 'data_time' is no time: '%s'\n"
-                            "try:   another checkpoint; this one was changed after it was written",
-                            resume, text);
-    } else if (localtime_r(&now, &parts) == NULL ||
-               strftime(text, EBB_DATA_TIME, format, &parts) == 0) {
-        return EBB_FAIL(setup->ctx, EBB_FAILED, "the clock shows no time that can be written down");
-    }
-    setup->now = now;
-    return EBB_OK;
-}
-
 static enum ebb_status set_up(struct ebb_ctx *ctx, struct ebb_options *options,
                               const struct ebb_config *config, const struct ebb_recipe_env *env,
                               const char *resume, struct ebb_setup *setup)
 {
     if (ebb_dpo_wanted(options, config)) setup->purpose = EBB_PURPOSE_PREFERENCE;
     EBB_TRY(ebb_setup_model(ctx, options, config, env, setup));
-    EBB_TRY(settle_time(setup, resume));
+    EBB_TRY(ebb_setup_time(setup, resume));
     if (ebb_setup_has_data(config) || config->eval_prompts) EBB_TRY(ebb_setup_tokenizer(setup));
     EBB_TRY(ebb_setup_poll(ctx, env));
     EBB_TRY(ebb_setup_data(setup));
@@ -261,24 +233,6 @@ static enum ebb_dtype save_dtype(const struct ebb_setup *setup)
     return setup->model->dtype == EBB_F32 ? EBB_F32 : EBB_BF16;
 }
 
-/* The second model: a teacher, in memory or saved, or a reference. */
-static bool describe_second(const struct ebb_setup *setup, const struct ebb_engine *engine,
-                            json_t *run)
-{
-    const struct ebb_model_config *second = ebb_engine_teacher(engine);
-    if (setup->teacher) {
-        const char *name = ebb_teacher_describe(setup->teacher)->name;
-        return json_object_set_new(run, "teacher", json_string(name)) == 0;
-    }
-    if (second == NULL) return true;
-    bool kd = ebb_kd_wanted(setup->options, setup->config);
-    const char *name = ebb_setup_second_name(setup);
-    json_int_t parameters = (json_int_t)ebb_model_config_parameters(second);
-    return json_object_set_new(run, kd ? "teacher" : "reference", json_string(name)) == 0 &&
-           json_object_set_new(run, kd ? "teacher_parameters" : "reference_parameters",
-                               json_integer(parameters)) == 0;
-}
-
 /* What run.json says of the configuration: models, and every key's value. The caller owns it. */
 static json_t *describe_run(const struct ebb_setup *setup, const struct ebb_engine *engine)
 {
@@ -286,7 +240,7 @@ static json_t *describe_run(const struct ebb_setup *setup, const struct ebb_engi
     if (config == NULL) return NULL;
     const char *command = ebb_command_name(ebb_options_command(setup->options));
     json_t *run = json_pack("{s:s, s:s}", "command", command, "base_model", setup->base_name);
-    bool ok = run && describe_second(setup, engine, run) &&
+    bool ok = run && ebb_second_json(setup, engine, run) &&
               json_object_set_new(run, "data_time", json_string(setup->data_time)) == 0 &&
               json_object_set(run, "config", config) == 0;
     json_decref(config);
@@ -453,7 +407,7 @@ static enum ebb_status train(struct ebb_setup *setup, const struct ebb_recipe_en
                              struct ebb_trainer_result *result)
 {
     EBB_TRY(ebb_fit_check(setup, *engine_in_out));
-    EBB_TRY(ebb_dpo_precompute(setup)); /* before the engine takes device memory */
+    EBB_TRY(ebb_dpo_precompute(setup, *engine_in_out)); /* before the engine takes device memory */
     EBB_TRY(settle_overhead(setup, engine_in_out));
     struct ebb_engine *engine = *engine_in_out;
     struct ebb_trainer_request request = {.engine = engine, .resume = resume};

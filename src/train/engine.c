@@ -78,11 +78,6 @@ static enum ebb_status check_way(struct ebb_engine *engine, const struct ebb_att
         return EBB_FAIL(engine->ctx, EBB_BAD_CONFIG,
                         "the checkpoint was made with attention by plain kernels, and a run that "
                         "goes on from it keeps its numbers\ntry:   attn_implementation: auto");
-    if (had->library && had->kv_heads > 0 && engine->config->kv_heads % had->kv_heads != 0)
-        return EBB_FAIL(engine->ctx, EBB_BAD_FILE,
-                        "the checkpoint's attention takes %lld kv heads at once, the model has "
-                        "%lld: it belongs to another model",
-                        (long long)had->kv_heads, (long long)engine->config->kv_heads);
     return EBB_OK;
 }
 
@@ -168,8 +163,12 @@ static enum ebb_status settle_numerics(struct ebb_engine *engine, struct ebb_num
     EBB_TRY(ebb_matmul_lib_create(engine->ctx, &target, &engine->libs.matmul));
     snprintf(numerics->matmul, sizeof numerics->matmul, "%s",
              ebb_matmul_lib_version(engine->libs.matmul));
-    /* Logits of a teacher stand beside the model's own. */
-    int64_t logits = engine->config->vocab + (engine->teacher ? engine->teacher->vocab : 0);
+    /* Logits of a teacher stand beside the model's own, those of a reference are gone before. */
+    int64_t logits = engine->config->vocab, second = engine->teacher ? engine->teacher->vocab : 0;
+    if (!ebb_objective_prefers(&request->objective))
+        logits += second;
+    else if (second > logits)
+        logits = second;
     ebb_numerics_choose(numerics, logits, &request->capacity);
     EBB_TRY(settle_attention(engine, numerics));
     if (!request->numerics) return EBB_OK;
@@ -410,7 +409,7 @@ static enum ebb_status check_ids(struct ebb_engine *engine, const int32_t *ids, 
     const char *whose = "";
     if (engine->teacher && engine->teacher->vocab < vocab) {
         vocab = engine->teacher->vocab;
-        whose = "teacher's ";
+        whose = ebb_objective_prefers(&engine->request.objective) ? "reference's " : "teacher's ";
     }
     for (int64_t i = 0; i < count; i++)
         if (ids[i] < 0 || ids[i] >= vocab)

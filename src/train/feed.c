@@ -177,3 +177,8 @@ uint64_t ebb_feed_hash(const struct ebb_feed *feed, const struct ebb_batch *batc
         ebb_hash_bytes(feed->logprobs, count * (size_t)ebb_dtype_bytes(objective->top_dtype))};
     return ebb_hash_bytes(pair, sizeof pair);
 }
+
+const int32_t *ebb_feed_kinds(const struct ebb_feed *feed)
+{
+    return feed->kinds;
+}

@@ -47,6 +47,8 @@ enum ebb_status ebb_feed_put(struct ebb_feed *feed, struct ebb_engine *engine,
 
 /* A hash of a saved teacher's rows that ebb_feed_put put last, for this micro-batch. */
 uint64_t ebb_feed_hash(const struct ebb_feed *feed, const struct ebb_batch *batch);
+/* The kinds of that micro-batch's documents, where the objective has any. */
+const int32_t *ebb_feed_kinds(const struct ebb_feed *feed);
 
 #ifdef __cplusplus
 }

@@ -71,8 +71,21 @@ static enum ebb_status hash_weights(const struct ebb_engine *engine, const struc
     return status;
 }
 
-static enum ebb_status hash_data(struct ebb_ctx *ctx, struct ebb_loader *loader, uint64_t *hash)
+/* The verdict on a document is training data too, and stands in no token of it. */
+static enum ebb_status mix_kinds(const struct ebb_trainer_request *request,
+                                 const struct ebb_batch *batch, uint64_t *hash)
 {
+    if (!request->train_feed || !ebb_objective_has_kinds(&request->engine->request.objective))
+        return EBB_OK;
+    EBB_TRY(ebb_feed_put(request->train_feed, request->engine, request->train, batch));
+    *hash = mix(*hash, ebb_feed_kinds(request->train_feed), (size_t)batch->docs * sizeof(int32_t));
+    return EBB_OK;
+}
+
+static enum ebb_status hash_data(struct ebb_ctx *ctx, const struct ebb_trainer_request *request,
+                                 uint64_t *hash)
+{
+    struct ebb_loader *loader = request->train;
     const struct ebb_loader_facts *facts = ebb_loader_describe(loader);
     struct ebb_loader_place place = ebb_loader_tell(loader);
     int64_t micros = facts->micros_per_epoch,
@@ -87,6 +100,7 @@ static enum ebb_status hash_data(struct ebb_ctx *ctx, struct ebb_loader *loader,
         *hash = mix(*hash, batch->targets, (size_t)batch->tokens * sizeof *batch->targets);
         *hash =
             mix(*hash, batch->doc_starts, (size_t)(batch->docs + 1) * sizeof *batch->doc_starts);
+        EBB_TRY(mix_kinds(request, batch, hash));
     }
     return ebb_loader_seek(ctx, loader, place);
 }
@@ -323,7 +337,7 @@ enum ebb_status ebb_identity_create(struct ebb_ctx *ctx, const struct ebb_traine
     if (engine->teacher)
         EBB_TRY(hash_weights(engine, ebb_decoder_teacher(engine->net), &engine->teacher_weights,
                              &hashes.second));
-    EBB_TRY(hash_data(ctx, request->train, &hashes.data));
+    EBB_TRY(hash_data(ctx, request, &hashes.data));
     if (engine->request.objective.kind == EBB_OBJECTIVE_DISTILL_SAVED && request->train_feed)
         EBB_TRY(hash_saved(ctx, request, &hashes.saved));
     json_t *made = json_object();

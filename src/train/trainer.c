@@ -372,6 +372,18 @@ static enum ebb_status put_off(struct trainer *t)
     return EBB_OK;
 }
 
+/* Mean rewards of either kind of answers, where there are any. */
+static void show_rewards(const struct ebb_preference_sums *p, char *out, size_t room)
+{
+    int used = snprintf(out, room, "rewards");
+    if (p->desirable > 0)
+        used += snprintf(out + used, room - (size_t)used, " %.4g of chosen",
+                         p->rewards_chosen / (double)p->desirable);
+    if (p->undesirable > 0)
+        snprintf(out + used, room - (size_t)used, "%s %.4g of rejected",
+                 p->desirable > 0 ? "," : "", p->rewards_rejected / (double)p->undesirable);
+}
+
 static void show_eval(struct trainer *t, const struct ebb_eval_result *result)
 {
     char seconds[SHORT_TEXT], quality[96];
@@ -381,9 +393,7 @@ static void show_eval(struct trainer *t, const struct ebb_eval_result *result)
         snprintf(quality, sizeof quality, "accuracy %.4f  perplexity %.4g", result->accuracy,
                  exp(result->cross_entropy));
     else if (ebb_objective_has_kinds(&result->objective))
-        snprintf(quality, sizeof quality, "rewards %.4g of chosen, %.4g of rejected",
-                 p->rewards_chosen / (double)p->desirable,
-                 p->rewards_rejected / (double)p->undesirable);
+        show_rewards(p, quality, sizeof quality);
     else
         snprintf(quality, sizeof quality, "reward accuracy %.4f  margin %.4g",
                  (double)p->accuracies / pairs, p->margins / pairs);

@@ -18,6 +18,31 @@ make_data() {
     done >"$1"
 }
 
+# make_pairs FILE COUNT: so many preference pairs.
+make_pairs() {
+    i=0
+    while [ $i -lt "$2" ]; do
+        i=$((i + 1))
+        echo "{\"prompt\": \"what is $i?\", \"chosen\": \" it is $i\", \"rejected\": \" who knows what\"}"
+    done >"$1"
+}
+
+# make_verdicts FILE COUNT: so many answers, good and bad ones in turn.
+make_verdicts() {
+    i=0
+    while [ $i -lt "$2" ]; do
+        i=$((i + 1))
+        echo "{\"prompt\": \"what is $i?\", \"completion\": \" it is $i\", \"label\": true}"
+        i=$((i + 1))
+        echo "{\"prompt\": \"what is $i?\", \"completion\": \" who knows\", \"label\": false}"
+    done >"$1"
+}
+
+# prefer KEY=VALUE ...: a short run of `ebb dpo` on model and pairs.jsonl into run.
+prefer() {
+    ebb dpo model=model dataset=pairs.jsonl output_dir=run threads=1 "$@"
+}
+
 # train KEY=VALUE ...: a short run of `ebb sft` on model and data.jsonl into run.
 train() {
     ebb sft model=model dataset=data.jsonl output_dir=run threads=1 "$@"

@@ -1,0 +1,1 @@
+ebb plan recipe=kd model=m teacher=t kd_loss=reverse_kl beta=0.5 max_length=64
