@@ -31,6 +31,7 @@
 #include "base/text.h"
 #include "model/init.h"
 #include "op/matmul.h"
+#include "op/work.h"
 #include "train/engine_int.h"
 
 enum { STEPS_MAX = 1000, LABEL = 80 };
@@ -387,13 +388,12 @@ struct line {
     char label[LABEL];
     double seconds, flops;
     int64_t count;
+    bool matmul;
 };
 
-static void label_of(const struct ebb_program *program, const struct ebb_entry *entry, char *label,
-                     double *flops)
+static void label_of(const struct ebb_program *program, const struct ebb_entry *entry, char *label)
 {
     static const char *const forms[] = {"NT", "NN", "TN"};
-    *flops = 0;
     if (entry->op != EBB_OP_matmul) {
         snprintf(label, LABEL, "%s", ebb_op_info((enum ebb_op)entry->op)->name);
         return;
@@ -405,7 +405,6 @@ static void label_of(const struct ebb_program *program, const struct ebb_entry *
              m->accumulate        ? " +="
              : m->add.tensor >= 0 ? " + add"
                                   : "");
-    *flops = 2.0 * (double)m->y.rows * (double)m->y.cols * (double)k;
 }
 
 static int by_seconds(const void *a, const void *b)
@@ -420,7 +419,7 @@ static void print_lines(struct line *lines, int count, const char *name)
     qsort(lines, (size_t)count, sizeof *lines, by_seconds);
     for (int i = 0; i < count; i++) {
         total += lines[i].seconds;
-        matmul += lines[i].flops > 0 ? lines[i].seconds : 0;
+        matmul += lines[i].matmul ? lines[i].seconds : 0;
     }
     fprintf(stderr, "%s: %.1f ms, of them matmul %.1f\n", name, total * 1e3, matmul * 1e3);
     for (int i = 0; i < count; i++) {
@@ -437,20 +436,24 @@ static enum ebb_status print_profile(struct bench *b, enum ebb_program_kind kind
                                      const double *passes)
 {
     const struct ebb_program *program = b->engine->plan->programs[kind];
+    const struct ebb_op_env env = {.step = &b->engine->step, .doc_starts = b->engine->doc_starts};
     int32_t entries = ebb_program_entries(program);
     int count = 0;
     struct line *lines = (struct line *)ebb_mem_alloc(b->ctx, (size_t)entries * sizeof *lines);
     if (!lines) return EBB_NO_MEMORY;
     for (int32_t e = 0; e < entries; e++) {
         char label[LABEL];
-        double flops, values[STEPS_MAX];
+        double values[STEPS_MAX];
+        const struct ebb_entry *entry = ebb_program_entry_at(program, e);
         int at = 0;
         for (int64_t s = 0; s < b->options.steps; s++) values[s] = passes[s * entries + e];
-        label_of(program, ebb_program_entry_at(program, e), label, &flops);
+        label_of(program, entry, label);
         while (at < count && strcmp(lines[at].label, label) != 0) at++;
         if (at == count) memcpy(lines[count++].label, label, sizeof label);
         lines[at].seconds += median(values, b->options.steps);
-        lines[at].flops += flops;
+        lines[at].flops +=
+            ebb_op_work(&env, (enum ebb_op)entry->op, ebb_program_args(program, entry)).flops;
+        lines[at].matmul = entry->op == EBB_OP_matmul;
         lines[at].count++;
     }
     print_lines(lines, count, ebb_program_kind_name(kind));

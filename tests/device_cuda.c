@@ -151,6 +151,35 @@ static void a_failing_function_shows_at_the_next_sync_and_what_follows_is_skippe
     fixture_free(&f);
 }
 
+static void marks_tell_times_across_queues_and_none_behind_a_failure(void **state)
+{
+    struct fixture f = fixture_create(*(const struct ebb_device_options *)*state);
+    int first = -1, more = -1;
+    assert_int_equal(ebb_device_marks(f.device, 2, &first), EBB_OK);
+    assert_int_equal(ebb_device_marks(f.device, 2, &more), EBB_OK);
+    assert_true(first == 0 && more == 2);
+    for (int round = 0; round < 3; round++) {
+        assert_int_equal(ebb_queue_mark(f.device, EBB_QUEUE_OUT, 0), EBB_OK);
+        if (round == 1)
+            assert_int_equal(ebb_queue_launch(f.device, EBB_QUEUE_OUT, fails, NULL), EBB_OK);
+        assert_int_equal(ebb_queue_copy(f.device, EBB_QUEUE_OUT, f.on_host, f.on_device, BYTES),
+                         EBB_OK);
+        assert_int_equal(ebb_queue_mark(f.device, EBB_QUEUE_OUT, 1), EBB_OK);
+        assert_int_equal(ebb_queue_record(f.device, EBB_QUEUE_OUT, 0), EBB_OK);
+        assert_int_equal(ebb_queue_wait(f.device, EBB_QUEUE_COMPUTE, 0), EBB_OK);
+        assert_int_equal(ebb_queue_mark(f.device, EBB_QUEUE_COMPUTE, 2), EBB_OK);
+        assert_int_equal(ebb_device_sync(f.device), round == 1 ? EBB_FAILED : EBB_OK);
+        double copy = ebb_device_mark_seconds(f.device, 0, 1);
+        double across = ebb_device_mark_seconds(f.device, 1, 2);
+        assert_true(round == 1 ? copy != copy : copy > 1e-5 && copy < 10); /* NaN, or 8 MiB */
+        assert_true(round == 1 ? across != across : across > -1e-5);
+        double never = ebb_device_mark_seconds(f.device, 0, 3);
+        assert_true(never != never);
+    }
+    ebb_error_clear(f.ctx);
+    fixture_free(&f);
+}
+
 static void a_ticket_may_be_waited_for_before_it_is_signalled(void **state)
 {
     struct fixture f = fixture_create(*(const struct ebb_device_options *)*state);
@@ -528,6 +557,7 @@ static int lose(bool pageable)
                                          .bounce_bytes = 65536};
     struct ebb_device *d;
     struct ebb_ticket *ticket;
+    int mark;
     alarm(60); /* a hang is a failure */
     ebb_ctx_set_log(ctx, drop_line, NULL);
     MUST(ebb_device_create(ctx, &options, &d) == EBB_OK);
@@ -537,7 +567,10 @@ static int lose(bool pageable)
     MUST(ebb_ticket_create(d, &ticket) == EBB_OK);
     MUST(ebb_device_sync(d) == EBB_OK);
     char *device = ebb_device_base(d, EBB_SPACE_DEVICE), *host = ebb_device_base(d, EBB_SPACE_HOST);
+    MUST(ebb_device_marks(d, 2, &mark) == EBB_OK);
+    MUST(ebb_queue_mark(d, EBB_QUEUE_COMPUTE, mark) == EBB_OK);
     ebb_device_break(d);
+    MUST(ebb_queue_mark(d, EBB_QUEUE_COMPUTE, mark + 1) == EBB_OK);
     MUST(ebb_queue_record(d, EBB_QUEUE_COMPUTE, 0) == EBB_OK);
     MUST(ebb_queue_ticket_signal(d, EBB_QUEUE_COMPUTE, ticket, 1) == EBB_OK);
     MUST(ebb_queue_wait(d, EBB_QUEUE_OUT, 0) == EBB_OK);
@@ -549,6 +582,9 @@ static int lose(bool pageable)
     MUST(status == EBB_DEVICE);
     printf("%s\n", ebb_error_text(ctx));
     ebb_error_clear(ctx);
+    double seconds = ebb_device_mark_seconds(d, mark, mark + 1);
+    MUST(seconds != seconds); /* NaN */
+    MUST(ebb_queue_mark(d, EBB_QUEUE_COMPUTE, mark) == EBB_OK);
     MUST(ebb_ticket_wait(ticket, 1, 10) == EBB_DEVICE);
     ebb_error_clear(ctx);
     MUST(ebb_queue_copy(d, EBB_QUEUE_OUT, host, device, 1) == EBB_OK);
@@ -673,6 +709,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(memory_is_zero_at_first_and_the_host_reaches_it_by_copies),
         cmocka_unit_test(events_order_queues_whatever_their_delays),
         PER_WAY(a_failing_function_shows_at_the_next_sync_and_what_follows_is_skipped),
+        PER_WAY(marks_tell_times_across_queues_and_none_behind_a_failure),
         PER_WAY(a_ticket_may_be_waited_for_before_it_is_signalled),
         PER_WAY(a_wait_that_nobody_answers_ends_with_its_numbers),
         PER_WAY(a_failed_ticket_releases_and_fails_who_waits),

@@ -1,5 +1,6 @@
 /* Queues, events, failures, spaces and counters of the CPU backend.
  * SPDX-License-Identifier: Apache-2.0 */
+#include <math.h>
 #include <omp.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -633,6 +634,92 @@ static void only_compute_stalls_and_only_while_it_waits(void **state)
     fixture_free(&f);
 }
 
+/* ---- marks ----------------------------------------------------------------------------------- */
+
+static enum ebb_status sleep_a_little(const struct ebb_queue_env *env, const void *args)
+{
+    (void)env, (void)args;
+    sleep_ms(20);
+    return EBB_OK;
+}
+
+static int make_marks(struct fixture *f, int count)
+{
+    int first = -1;
+    assert_int_equal(ebb_device_marks(f->device, count, &first), EBB_OK);
+    return first;
+}
+
+static void set_mark(struct fixture *f, enum ebb_queue queue, int mark)
+{
+    assert_int_equal(ebb_queue_mark(f->device, queue, mark), EBB_OK);
+}
+
+static void marks_tell_what_lies_between_them_on_one_queue_and_across(void **state)
+{
+    (void)state;
+    struct fixture f = fixture_create((struct ebb_device_options){.threads = 1});
+    assert_int_equal(make_marks(&f, 2), 0);
+    set_mark(&f, EBB_QUEUE_COMPUTE, 0);
+    assert_int_equal(make_marks(&f, 3), 2); /* more of them, while one is on its way */
+    assert_int_equal(ebb_queue_launch(f.device, EBB_QUEUE_COMPUTE, sleep_a_little, NULL), EBB_OK);
+    set_mark(&f, EBB_QUEUE_COMPUTE, 1);
+    assert_int_equal(ebb_queue_record(f.device, EBB_QUEUE_COMPUTE, 0), EBB_OK);
+    set_mark(&f, EBB_QUEUE_OUT, 2); /* waits for nothing */
+    assert_int_equal(ebb_queue_wait(f.device, EBB_QUEUE_OUT, 0), EBB_OK);
+    set_mark(&f, EBB_QUEUE_OUT, 3);
+    assert_int_equal(ebb_device_sync(f.device), EBB_OK);
+    double took = ebb_device_mark_seconds(f.device, 0, 1);
+    assert_true(took >= 0.02 && took < 5);
+    assert_true(ebb_device_mark_seconds(f.device, 1, 0) == -took);
+    assert_true(ebb_device_mark_seconds(f.device, 1, 3) >= 0);
+    assert_true(ebb_device_mark_seconds(f.device, 2, 3) >= 0);
+    assert_true(ebb_device_mark_seconds(f.device, 0, 0) == 0);
+    assert_true(isnan(ebb_device_mark_seconds(f.device, 0, 4))); /* never set */
+    fixture_free(&f);
+}
+
+static void marks_of_a_queue_never_go_back(void **state)
+{
+    (void)state;
+    enum { COUNT = 6000 }; /* more than a ring holds */
+    struct fixture f = fixture_create((struct ebb_device_options){.threads = 1});
+    int first = make_marks(&f, 2 * COUNT);
+    for (int round = 0; round < 2; round++) {
+        for (int i = 0; i < COUNT; i++) {
+            set_mark(&f, EBB_QUEUE_IN, first + i);
+            set_mark(&f, EBB_QUEUE_COMPUTE, first + COUNT + i);
+        }
+        assert_int_equal(ebb_device_sync(f.device), EBB_OK);
+        for (int i = 1; i < COUNT; i++) {
+            assert_true(ebb_device_mark_seconds(f.device, first + i - 1, first + i) >= 0);
+            assert_true(
+                ebb_device_mark_seconds(f.device, first + COUNT + i - 1, first + COUNT + i) >= 0);
+        }
+    }
+    fixture_free(&f);
+}
+
+static void a_mark_behind_a_failure_has_no_time_until_it_is_set_again(void **state)
+{
+    (void)state;
+    struct fixture f = fixture_create((struct ebb_device_options){.threads = 1});
+    make_marks(&f, 2);
+    for (int round = 0; round < 3; round++) {
+        set_mark(&f, EBB_QUEUE_COMPUTE, 0);
+        if (round == 1)
+            assert_int_equal(ebb_queue_launch(f.device, EBB_QUEUE_COMPUTE, fail_with_reason,
+                                              "mark"),
+                             EBB_OK);
+        set_mark(&f, EBB_QUEUE_COMPUTE, 1);
+        assert_int_equal(ebb_device_sync(f.device), round == 1 ? EBB_DEVICE : EBB_OK);
+        double seconds = ebb_device_mark_seconds(f.device, 0, 1);
+        assert_true(round == 1 ? isnan(seconds) : seconds >= 0);
+    }
+    ebb_error_clear(f.ctx);
+    fixture_free(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -656,6 +743,9 @@ int main(void)
         cmocka_unit_test(a_space_that_no_machine_has_is_refused_by_name_and_size),
         cmocka_unit_test(bytes_are_counted_by_direction_whatever_the_queue),
         cmocka_unit_test(only_compute_stalls_and_only_while_it_waits),
+        cmocka_unit_test(marks_tell_what_lies_between_them_on_one_queue_and_across),
+        cmocka_unit_test(marks_of_a_queue_never_go_back),
+        cmocka_unit_test(a_mark_behind_a_failure_has_no_time_until_it_is_set_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

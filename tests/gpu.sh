@@ -5,10 +5,12 @@
 # usage: gpu.sh [FOLDER [LOGS]]     FOLDER: a build or a bundle, otherwise the script's own
 # A line for each test program, and a count. Exit 0: all passed; 1: some failed; 77: there is no GPU.
 # LOGS keeps what the programs print; without, it is thrown away unless one fails.
+# They share the GPU, a few at a time: EBB_GPU_JOBS, otherwise a third of the processors, from 1 to 5. Those that look at
+# the device as a whole run before the others, one by one.
 set -u
 folder=${1:-$(dirname "$0")}
 logs=${2:-}
-limit=150 # seconds of one program
+limit=200 # seconds of one program
 all=570   # seconds of all programs
 
 folder=$(cd "$folder" && pwd) || exit 2
@@ -32,12 +34,16 @@ EBB_TEST_CACHE=$(mktemp -d) # plans of attention take the first engine that want
 trap 'rm -rf "$EBB_TEST_CACHE"' EXIT
 export EBB_TEST_BACKEND=cuda EBB_TEST_CACHE OMP_WAIT_POLICY=passive
 began=$(date +%s)
-passed=0 failed=0 skipped=0
+jobs=${EBB_GPU_JOBS:-$(($(nproc) / 3))}
+[ "$jobs" -ge 1 ] || jobs=1
+[ "$jobs" -le 5 ] || jobs=5
+counts=$logs/counts # lines of passed, failed, skipped
+: >"$counts"
 
 # report NAME PASSED FAILED SKIPPED SECONDS [NOTE]
 report() {
     printf '%-24s %4d passed %4d failed %4d skipped %5d s%s\n' "$1" "$2" "$3" "$4" "$5" "${6:+   $6}"
-    passed=$((passed + $2)) failed=$((failed + $3)) skipped=$((skipped + $4))
+    echo "$2 $3 $4" >>"$counts"
 }
 
 # What cmocka printed as "CASES PASSED SKIPPED"; a crash leaves cases that are neither.
@@ -110,20 +116,50 @@ run_program() {
     rm -rf "$work"
 }
 
+# beside COMMAND ...: in the background, once fewer than $jobs are there. Its lines come together when it ends.
+running=""
+beside() {
+    while :; do
+        still="" number=0
+        for pid in $running; do
+            if kill -0 "$pid" 2>/dev/null; then still="$still $pid" number=$((number + 1)); fi
+        done
+        running=$still
+        [ "$number" -ge "$jobs" ] || break
+        sleep 0.1
+    done
+    (
+        lines=$("$@")
+        printf '%s\n' "$lines"
+    ) &
+    running="$running $!"
+}
+
+# As where host memory cannot be pinned.
+run_pageable() {
+    EBB_TEST_PAGEABLE=1
+    export EBB_TEST_PAGEABLE
+    run_test "$bin/test_train_policy" pageable_policy
+}
+
 echo "$gpu"
-for test in "$bin"/test_device_cuda* "$bin"/test_op_* "$bin"/test_train_*; do
-    [ -f "$test" ] && [ -x "$test" ] && run_test "$test"
+for test in "$bin"/test_device_cuda* "$bin"/test_train_gpu; do
+    [ ! -x "$test" ] || run_test "$test"
 done
-# Once more as where host memory cannot be pinned.
-EBB_TEST_PAGEABLE=1
-export EBB_TEST_PAGEABLE
-run_test "$bin/test_train_policy" pageable_policy
-unset EBB_TEST_PAGEABLE
-run_program
-if [ "$failed" -gt 0 ]; then
+for test in "$bin"/test_train_distill "$bin"/test_train_* "$bin"/test_op_*; do # the longest first
+    [ -f "$test" ] && [ -x "$test" ] || continue
+    case $test in *_train_gpu) continue ;; *_train_distill) [ -z "${distill:-}" ] || continue; distill=seen ;; esac
+    beside run_test "$test"
+done
+beside run_pageable
+beside run_program
+wait
+# shellcheck disable=SC2046
+set -- $(awk '{ passed += $1; failed += $2; skipped += $3 } END { print passed + 0, failed + 0, skipped + 0 }' "$counts")
+if [ "$2" -gt 0 ]; then
     echo "what they printed is in $logs"
 elif [ -z "$keep" ]; then
     rm -rf "$logs"
 fi
-echo "$passed test cases passed, $failed failed, $skipped skipped on $gpu, in $(($(date +%s) - began)) s"
-[ "$failed" -eq 0 ]
+echo "$1 test cases passed, $2 failed, $3 skipped on $gpu, in $(($(date +%s) - began)) s"
+[ "$2" -eq 0 ]

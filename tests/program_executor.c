@@ -428,6 +428,89 @@ static void the_predicted_end_is_the_last_byte_that_changes(void **state)
     ebb_program_free(program);
 }
 
+/* Within a queue entries follow each other, and none begins before what it waits for has ended. */
+static void assert_times_hold(const struct ebb_program *program, const struct ebb_entry_time *times)
+{
+    const double slack = 1e-9; /* of sums */
+    double end[EBB_QUEUE_COUNT] = {0, -1e9, -1e9};
+    for (int32_t e = 0; e < ebb_program_entries(program); e++) {
+        const struct ebb_entry *entry = ebb_program_entry_at(program, e);
+        assert_true(times[e].seconds >= 0);
+        assert_true(times[e].begin >= end[entry->queue] - slack);
+        for (int32_t k = 0; k < entry->wait_count; k++) {
+            int32_t other = ebb_program_wait_at(program, entry, k);
+            assert_true(times[e].begin >= times[other].begin + times[other].seconds - slack);
+        }
+        end[entry->queue] = times[e].begin + times[e].seconds;
+    }
+}
+
+static void a_profiled_run_tells_when_each_entry_ran(void **state)
+{
+    (void)state;
+    for (int tile = 4; tile <= KIT_ROWS; tile *= 2) {
+        struct ebb_program *program = tiles(false, tile);
+        struct ebb_device *device = kit_device(ctx, program, 100, 5);
+        const struct ebb_executor_options options = {.profile = true};
+        struct ebb_executor *other = make(device, program, &options); /* has marks of its own */
+        struct ebb_executor *executor = make(device, program, &options);
+        int32_t entries = ebb_program_entries(program);
+        struct ebb_entry_time *times = calloc((size_t)entries, sizeof *times);
+        assert_false(ebb_executor_times(executor, times));          /* no run yet */
+        for (int64_t tokens = KIT_ROWS; tokens >= 0; tokens -= 5) { /* some moves have no rows */
+            struct ebb_step step = {.tokens = tokens};
+            double start = ebb_clock_seconds();
+            run(executor, &step);
+            sync_ok(device);
+            double wall = ebb_clock_seconds() - start, sum = 0;
+            run(other, &full);
+            sync_ok(device);
+            assert_true(ebb_executor_times(executor, times));
+            assert_times_hold(program, times);
+            for (int32_t e = 0; e < entries; e++) sum += times[e].seconds;
+            assert_true(times[entries - 1].begin + times[entries - 1].seconds <= wall);
+            assert_true(sum > 0 && sum <= EBB_QUEUE_COUNT * wall);
+        }
+        free(times);
+        ebb_executor_free(executor);
+        ebb_executor_free(other);
+        ebb_device_free(device);
+        ebb_program_free(program);
+    }
+}
+
+static void a_run_that_failed_has_no_times_and_the_next_one_has(void **state)
+{
+    (void)state;
+    struct ebb_program *program = kit_program(ctx, 2);
+    int32_t rows = kit_tensor(program, EBB_SPACE_DEVICE, 4);
+    struct ebb_view index = {.tensor = rows, .dtype = EBB_I32, .rows = 1, .cols = 1, .stride = 1};
+    struct ebb_gather_rows gather = {.x = kit_all(0), .rows = index, .y = kit_rows(1, 0, 1)};
+    assert_int_equal(ebb_program_op(program, EBB_QUEUE_COMPUTE, EBB_OP_gather_rows, &gather),
+                     EBB_OK);
+    kit_copy(program, EBB_QUEUE_COMPUTE, kit_all(0), kit_all(1));
+    ebb_program_hold(program, rows, true);
+    kit_finish(program, false);
+    struct ebb_device *device = kit_device(ctx, program, 0, 1);
+    struct ebb_executor *executor =
+        make(device, program, &(const struct ebb_executor_options){.profile = true});
+    struct ebb_entry_time times[2];
+    int32_t *value = ebb_executor_tensor(executor, rows);
+    for (int round = 0; round < 4; round++) {
+        bool fails = round % 2 == 1;
+        *value = fails ? 999 : 1;
+        run(executor, &full);
+        if (fails)
+            kit_failed(ctx, ebb_device_sync(device), EBB_FAILED, "row index 999");
+        else
+            sync_ok(device);
+        assert_true(ebb_executor_times(executor, times) == !fails);
+    }
+    ebb_executor_free(executor);
+    ebb_device_free(device);
+    ebb_program_free(program);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -444,6 +527,8 @@ int main(void)
         CASE(a_device_that_is_too_small_is_refused),
         CASE(a_matmul_without_its_library_is_refused),
         CASE(the_predicted_end_is_the_last_byte_that_changes),
+        CASE(a_profiled_run_tells_when_each_entry_ran),
+        CASE(a_run_that_failed_has_no_times_and_the_next_one_has),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

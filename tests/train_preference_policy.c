@@ -97,7 +97,7 @@ static void check_bytes(struct cell cell)
     struct bench b;
     char what[160];
     cell.batch = cell.loss == EBB_PREFERENCE_KTO ? 2 * PAIRS : PAIRS;
-    cell.whole = 8 << 20;
+    cell.whole = 64 << 20;
     open_bench(&b, &cell);
     const struct ebb_plan *plan = ebb_engine_plan(b.engine);
     struct ebb_device *device = ebb_engine_device(b.engine);

@@ -44,6 +44,7 @@ struct run_options {
     bool poison;          /* NaN in ranges that nobody holds */
     int threads;          /* 0: 1, which is what a busy machine runs fastest */
     bool measure;         /* the engine is measured before it opens */
+    bool profile;
     /* Of pairs, or for kto of answers with KL examples; a second model is the model itself. */
     struct ebb_objective objective;
 };
@@ -165,6 +166,7 @@ static inline void run_fill_engine(struct run *run, const struct run_options *o,
     request->capacity.docs = a->docs_max > b->docs_max ? a->docs_max : b->docs_max;
     request->capacity.doc_tokens = a->longest > b->longest ? a->longest : b->longest;
     request->poison = o->poison;
+    request->profile = o->profile;
     if (ebb_objective_prefers(&o->objective)) request->objective = o->objective;
     if (ebb_objective_has_second(&o->objective)) request->teacher_dir = run->model_dir;
     request->decode = o->cache_tokens > 0;

@@ -5,6 +5,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "device/device.h"
 
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -322,6 +323,25 @@ enum ebb_status ebb_queue_wait(struct ebb_device *device, enum ebb_queue queue, 
 {
     EBB_ASSERT(queue_is_valid(queue) && event >= 0 && event < device->events);
     return device->backend->wait(device, queue, event);
+}
+
+enum ebb_status ebb_device_marks(struct ebb_device *device, int count, int *first)
+{
+    EBB_ASSERT(count >= 0 && count <= INT_MAX - device->marks);
+    *first = device->marks;
+    return count > 0 ? device->backend->marks(device, device->marks + count) : EBB_OK;
+}
+
+enum ebb_status ebb_queue_mark(struct ebb_device *device, enum ebb_queue queue, int mark)
+{
+    EBB_ASSERT(queue_is_valid(queue) && mark >= 0 && mark < device->marks);
+    return device->backend->mark(device, queue, mark);
+}
+
+double ebb_device_mark_seconds(struct ebb_device *device, int from, int to)
+{
+    EBB_ASSERT(from >= 0 && from < device->marks && to >= 0 && to < device->marks);
+    return device->backend->mark_seconds(device, from, to);
 }
 
 enum ebb_status ebb_device_sync(struct ebb_device *device)

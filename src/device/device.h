@@ -169,6 +169,15 @@ enum ebb_status ebb_device_events(struct ebb_device *device, int count);
 enum ebb_status ebb_queue_record(struct ebb_device *device, enum ebb_queue queue, int event);
 enum ebb_status ebb_queue_wait(struct ebb_device *device, enum ebb_queue queue, int event);
 
+/* Marks: when a queue came past. They cost nothing where there are none. */
+/* Makes `count` more; their numbers begin at *first. Waits for what is enqueued. */
+enum ebb_status ebb_device_marks(struct ebb_device *device, int count, int *first);
+/* The time at this place of the queue; a mark that is set again forgets its earlier time. */
+enum ebb_status ebb_queue_mark(struct ebb_device *device, enum ebb_queue queue, int mark);
+/* After a sync: the seconds from one mark to another, of whatever queues; below 0 where `to` was
+ * the earlier one. NaN where either has no time: never set, or skipped after a failure. */
+double ebb_device_mark_seconds(struct ebb_device *device, int from, int to);
+
 /* Waits for every queue. The first failure of any command since the last sync; the device can be
  * used again after. The context's error text stays until ebb_error_clear. */
 enum ebb_status ebb_device_sync(struct ebb_device *device);

@@ -12,7 +12,8 @@
  * are sequentially consistent, so one of the two always sees the other.
  *
  * After a failure the threads keep counting, only without doing anything: nobody waits for ever.
- * The one command that still acts is a ticket's signal, which turns into the ticket's failure.
+ * Two commands still act: a ticket's signal turns into the ticket's failure, and a mark loses the
+ * time that it had.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "device/device.h"
 
@@ -62,6 +63,7 @@ enum command_kind {
     COMMAND_LAUNCH,
     COMMAND_COPY,
     COMMAND_WAIT,
+    COMMAND_MARK,
     COMMAND_SIGNAL_TICKET,
     COMMAND_WAIT_TICKET,
     COMMAND_STOP
@@ -81,6 +83,7 @@ struct command {
             int64_t bytes;
         } copy;
         uint64_t place; /* WAIT: until the other queue has done this many */
+        int mark;
         struct {
             struct ebb_ticket *ticket;
             uint64_t value;
@@ -120,6 +123,7 @@ struct cpu_device {
     struct cpu_queue queue[EBB_QUEUE_COUNT];
     struct bed bed[WAITER_COUNT];
     struct event *event; /* [base.events], the caller's thread only */
+    double *mark;        /* [base.marks] the clock; NaN: no time. Queues write, a sync lets read */
     struct mapping mapping[EBB_SPACE_COUNT];
     _Atomic int failed; /* enum ebb_status of the first failure since the last sync */
 };
@@ -373,6 +377,9 @@ static enum ebb_status run_command(struct cpu_queue *queue, const struct command
         return run_wait(queue, command);
     case COMMAND_WAIT_TICKET:
         return run_wait_ticket(queue, command);
+    case COMMAND_MARK:
+        queue->device->mark[command->as.mark] = ebb_clock_seconds();
+        break;
     case COMMAND_SIGNAL_TICKET:
         cpu_ticket_signal(command->as.ticket.ticket, command->as.ticket.value);
         break;
@@ -404,6 +411,8 @@ static void *queue_main(void *argument)
                 atomic_compare_exchange_strong(&device->failed, &none, (int)status);
         } else if (kind == COMMAND_SIGNAL_TICKET) {
             cpu_ticket_fail(command.as.ticket.ticket, before);
+        } else if (kind == COMMAND_MARK) {
+            device->mark[command.as.mark] = NAN; /* rather than the time of an earlier run */
         }
         counter_set(device, &queue->done, number);
     } while (kind != COMMAND_STOP);
@@ -498,6 +507,31 @@ static void drain(struct cpu_device *device)
         if (!counter_reached(&queue->done, put))
             counter_wait(device, WAITER_HOST, &queue->done, put);
     }
+}
+
+/* Queues may be writing: the array moves only while nothing is on its way. */
+static enum ebb_status cpu_marks(struct ebb_device *device, int count)
+{
+    struct cpu_device *own = cpu_of(device);
+    drain(own);
+    double *grown = ebb_mem_realloc(device->ctx, own->mark, (size_t)count * sizeof *grown);
+    if (grown == NULL) return EBB_NO_MEMORY;
+    for (int i = device->marks; i < count; i++) grown[i] = NAN;
+    own->mark = grown;
+    device->marks = count;
+    return EBB_OK;
+}
+
+static enum ebb_status cpu_mark(struct ebb_device *device, enum ebb_queue queue, int mark)
+{
+    struct command command = {.kind = COMMAND_MARK, .as.mark = mark};
+    return put_command(cpu_of(device), queue, &command);
+}
+
+static double cpu_mark_seconds(struct ebb_device *device, int from, int to)
+{
+    const struct cpu_device *own = cpu_of(device);
+    return own->mark[to] - own->mark[from];
 }
 
 static enum ebb_status cpu_sync(struct ebb_device *device)
@@ -651,6 +685,7 @@ static void cpu_free(struct ebb_device *device)
     for (int i = 0; i < EBB_SPACE_COUNT; i++)
         if (own->mapping[i].start != NULL) munmap(own->mapping[i].start, own->mapping[i].bytes);
     ebb_mem_free(device->ctx, own->event);
+    ebb_mem_free(device->ctx, own->mark);
     ebb_mem_free(device->ctx, own);
 }
 
@@ -722,6 +757,9 @@ const struct ebb_device_backend *ebb_device_backend_cpu(void)
         .events = cpu_events,
         .record = cpu_record,
         .wait = cpu_wait,
+        .marks = cpu_marks,
+        .mark = cpu_mark,
+        .mark_seconds = cpu_mark_seconds,
         .sync = cpu_sync,
         .counters = cpu_counters,
         .ticket_create = cpu_ticket_create,

@@ -6,6 +6,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "device/device_cuda_int.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -282,6 +283,49 @@ static enum ebb_status cuda_wait(struct ebb_device *device, enum ebb_queue queue
     return EBB_OK;
 }
 
+/* ---- marks ----------------------------------------------------------------------------------- */
+
+static enum ebb_status cuda_marks(struct ebb_device *device, int count)
+{
+    struct ebb_cuda_device *own = ebb_cuda_of(device);
+    struct ebb_cuda_mark *mark =
+        ebb_mem_realloc(device->ctx, own->mark, (size_t)count * sizeof *mark);
+    if (mark == NULL) return EBB_NO_MEMORY;
+    own->mark = mark;
+    for (int i = device->marks; i < count; i++) {
+        mark[i].set = false;
+        EBB_TRY(ebb_cuda_direct(own, cudaEventCreate(&mark[i].at), "cudaEventCreate"));
+        device->marks = i + 1;
+    }
+    return EBB_OK;
+}
+
+/* A copy out that bounces is past its mark when its last piece has left the device; the thread may
+ * still be moving it from its slot. */
+static enum ebb_status cuda_mark(struct ebb_device *device, enum ebb_queue queue, int mark)
+{
+    struct ebb_cuda_device *own = ebb_cuda_of(device);
+    struct ebb_cuda_mark *at = &own->mark[mark];
+    at->set = false;
+    if (own->failed != EBB_OK) return EBB_OK;
+    ebb_cuda_remember_error(own, cudaEventRecord(at->at, own->stream[queue]), "a mark");
+    at->set = own->failed == EBB_OK;
+    return EBB_OK;
+}
+
+/* A question that fails says nothing about what follows; a GPU that is lost shows at the next
+ * sync. */
+static double cuda_mark_seconds(struct ebb_device *device, int from, int to)
+{
+    struct ebb_cuda_device *own = ebb_cuda_of(device);
+    float milliseconds = 0;
+    if (own->lost || !own->mark[from].set || !own->mark[to].set) return NAN;
+    cudaError_t error = cudaEventElapsedTime(&milliseconds, own->mark[from].at, own->mark[to].at);
+    if (error == cudaSuccess) return (double)milliseconds * 1e-3;
+    (void)cudaGetLastError();
+    return NAN;
+}
+
 /* ---- sync ------------------------------------------------------------------------------------ */
 
 /* A device that is lost stays so, and says so at every sync. */
@@ -330,6 +374,7 @@ static void cuda_free(struct ebb_device *device)
         if (own->stall[i].after != NULL) (void)cudaEventDestroy(own->stall[i].after);
     }
     for (int i = 0; i < device->events; i++) (void)cudaEventDestroy(own->event[i].at);
+    for (int i = 0; i < device->marks; i++) (void)cudaEventDestroy(own->mark[i].at);
     for (int i = 0; i < EBB_QUEUE_COUNT; i++)
         if (own->stream[i] != NULL) (void)cudaStreamDestroy(own->stream[i]);
     ebb_cuda_free_signals(own);
@@ -339,6 +384,7 @@ static void cuda_free(struct ebb_device *device)
     (void)cudaGetLastError();
     ebb_cuda_unwatch_memory(own);
     ebb_mem_free(device->ctx, own->event);
+    ebb_mem_free(device->ctx, own->mark);
     ebb_mem_free(device->ctx, own);
 }
 
@@ -495,6 +541,9 @@ const struct ebb_device_backend *ebb_device_backend_cuda(void)
         .events = cuda_events,
         .record = cuda_record,
         .wait = cuda_wait,
+        .marks = cuda_marks,
+        .mark = cuda_mark,
+        .mark_seconds = cuda_mark_seconds,
         .sync = cuda_sync,
         .counters = cuda_counters,
         .ticket_create = ebb_cuda_ticket_create,

@@ -33,6 +33,11 @@ struct ebb_cuda_event {
     uint64_t place;       /* and how far that one's bounced pieces had come */
 };
 
+struct ebb_cuda_mark {
+    cudaEvent_t at; /* with a time, unlike an event's */
+    bool set;       /* since what the device holds now was made or last marked */
+};
+
 /* Around a wait of COMPUTE: what lies between the two is a stall. */
 struct ebb_cuda_stall {
     cudaEvent_t before, after;
@@ -75,6 +80,7 @@ struct ebb_cuda_device {
     int ordinal;
     cudaStream_t stream[EBB_QUEUE_COUNT];
     struct ebb_cuda_event *event; /* [base.events] */
+    struct ebb_cuda_mark *mark;   /* [base.marks] */
     int delay_us[EBB_QUEUE_COUNT];
     uint64_t delay_key[EBB_QUEUE_COUNT], commands[EBB_QUEUE_COUNT];
     enum ebb_status failed; /* the first failure since the last sync */

@@ -33,6 +33,7 @@ struct ebb_device {
     struct ebb_ctx *ctx;
     int threads;
     int events; /* room, in number */
+    int marks;
     struct ebb_device_space space[EBB_SPACE_COUNT];
 };
 
@@ -41,7 +42,7 @@ struct ebb_ticket {
 };
 
 /* As device.h says. `reserve` fills device->space; `events` is only called to make room for more
- * than there is. */
+ * than there is, and `marks` for `count` in all. */
 struct ebb_device_backend {
     bool (*is_there)(char *why, size_t why_bytes);
     int64_t (*bytes_total)(void);
@@ -68,6 +69,9 @@ struct ebb_device_backend {
     enum ebb_status (*events)(struct ebb_device *device, int count);
     enum ebb_status (*record)(struct ebb_device *device, enum ebb_queue queue, int event);
     enum ebb_status (*wait)(struct ebb_device *device, enum ebb_queue queue, int event);
+    enum ebb_status (*marks)(struct ebb_device *device, int count);
+    enum ebb_status (*mark)(struct ebb_device *device, enum ebb_queue queue, int mark);
+    double (*mark_seconds)(struct ebb_device *device, int from, int to);
     enum ebb_status (*sync)(struct ebb_device *device);
     void (*counters)(const struct ebb_device *device, struct ebb_device_counters *counters);
     enum ebb_status (*ticket_create)(struct ebb_device *device, struct ebb_ticket **ticket);

@@ -7,10 +7,14 @@
  * queues have taken its values; only if none is free does a run wait for the device.
  *
  * Events 0 to 2 mark the queues' ends when a run begins, the program's own come after them.
+ *
+ * A profiled executor has marks of its own: one where a run begins on COMPUTE, then two for each
+ * entry, between its waits and the event that others wait for.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "program/executor.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdatomic.h>
 
 #include "program/program_int.h"
@@ -57,6 +61,7 @@ struct ebb_executor {
     struct ebb_step now[EBB_QUEUE_COUNT]; /* written and read by that queue's commands only */
     int next_slot;
     int64_t peak;
+    int first_mark; /* -1: not profiled */
     bool broken; /* a run could not be enqueued to its end */
 };
 
@@ -240,6 +245,9 @@ static enum ebb_status fill_executor(struct ebb_executor *x,
             x->takes[s][q].queue = q;
         }
     }
+    if (options->profile)
+        EBB_TRY(
+            ebb_device_marks(x->device, 1 + 2 * ebb_program_entries(x->program), &x->first_mark));
     return ebb_device_events(x->device, JOIN_EVENTS + ebb_program_events(x->program));
 }
 
@@ -258,6 +266,7 @@ enum ebb_status ebb_executor_create(struct ebb_ctx *ctx, struct ebb_device *devi
     if (libs != NULL) x->libs = *libs;
     if (options != NULL) x->doc_starts = options->doc_starts;
     x->program = program;
+    x->first_mark = -1;
     enum ebb_status status = fill_executor(x, options != NULL ? options : &none);
     if (status != EBB_OK) {
         ebb_executor_free(x);
@@ -377,22 +386,34 @@ static enum ebb_status run_move(struct ebb_executor *x, const struct launch *lau
                          ends_generation(x, launch, env), device);
 }
 
+static enum ebb_status run_work(struct ebb_executor *x, const struct launch *launch,
+                                const struct ebb_entry *entry, const struct ebb_op_env *env)
+{
+    if (entry->kind != EBB_ENTRY_OP) return run_move(x, launch, entry, env);
+    if (launch->device_end > x->peak) x->peak = launch->device_end;
+    return ebb_queue_launch(x->device, (enum ebb_queue)entry->queue, run_op, launch);
+}
+
+static enum ebb_status run_marked(struct ebb_executor *x, int32_t e, const struct ebb_entry *entry,
+                                  const struct ebb_op_env *env)
+{
+    enum ebb_queue queue = (enum ebb_queue)entry->queue;
+    EBB_TRY(ebb_queue_mark(x->device, queue, x->first_mark + 1 + 2 * e));
+    EBB_TRY(run_work(x, &x->launches[e], entry, env));
+    return ebb_queue_mark(x->device, queue, x->first_mark + 2 + 2 * e);
+}
+
 static enum ebb_status run_entry(struct ebb_executor *x, int32_t e, const struct ebb_op_env *env)
 {
     const struct ebb_entry *entry = ebb_program_entry_at(x->program, e);
-    const struct launch *launch = &x->launches[e];
     enum ebb_queue queue = (enum ebb_queue)entry->queue;
     for (int32_t k = 0; k < entry->wait_count; k++) {
         int32_t other = ebb_program_wait_at(x->program, entry, k);
         EBB_TRY(ebb_queue_wait(x->device, queue,
                                JOIN_EVENTS + ebb_program_entry_at(x->program, other)->event));
     }
-    if (entry->kind == EBB_ENTRY_OP) {
-        if (launch->device_end > x->peak) x->peak = launch->device_end;
-        EBB_TRY(ebb_queue_launch(x->device, queue, run_op, launch));
-    } else {
-        EBB_TRY(run_move(x, launch, entry, env));
-    }
+    EBB_TRY(x->first_mark < 0 ? run_work(x, &x->launches[e], entry, env)
+                              : run_marked(x, e, entry, env));
     return entry->event < 0 ? EBB_OK
                             : ebb_queue_record(x->device, queue, JOIN_EVENTS + entry->event);
 }
@@ -400,6 +421,7 @@ static enum ebb_status run_entry(struct ebb_executor *x, int32_t e, const struct
 static enum ebb_status run_all(struct ebb_executor *x, const struct ebb_step *step)
 {
     EBB_TRY(join_queues(x));
+    if (x->first_mark >= 0) EBB_TRY(ebb_queue_mark(x->device, EBB_QUEUE_COMPUTE, x->first_mark));
     EBB_TRY(pass_values(x, step));
     struct ebb_op_env env = {.ctx = x->ctx, .base = x->base, .step = step};
     for (int32_t e = 0; e < ebb_program_entries(x->program); e++) EBB_TRY(run_entry(x, e, &env));
@@ -416,6 +438,20 @@ enum ebb_status ebb_executor_run(struct ebb_executor *executor, const struct ebb
     enum ebb_status status = run_all(executor, step);
     executor->broken = status != EBB_OK;
     return status;
+}
+
+bool ebb_executor_times(const struct ebb_executor *executor, struct ebb_entry_time *times)
+{
+    const struct ebb_executor *x = executor;
+    EBB_ASSERT(x->first_mark >= 0);
+    bool whole = !x->broken;
+    for (int32_t e = 0; whole && e < ebb_program_entries(x->program); e++) {
+        int begin = x->first_mark + 1 + 2 * e;
+        times[e].begin = ebb_device_mark_seconds(x->device, x->first_mark, begin);
+        times[e].seconds = ebb_device_mark_seconds(x->device, begin, begin + 1);
+        whole = !isnan(times[e].begin) && !isnan(times[e].seconds);
+    }
+    return whole;
 }
 
 void *ebb_executor_tensor(const struct ebb_executor *executor, int32_t tensor)

@@ -24,6 +24,7 @@ struct ebb_executor_options {
     /* The host's copy of the documents' starts, for GPU ops: set before each run, and left alone
      * while one is enqueued. NULL: none. */
     const int32_t *doc_starts;
+    bool profile; /* a mark before and behind each entry: ebb_executor_times */
 };
 
 /* `device` has both spaces reserved at least up to the program's ends. Everything is borrowed
@@ -41,6 +42,15 @@ void ebb_executor_free(struct ebb_executor *executor); /* accepts NULL */
  * ebb_device_sync to wait; what an op reports while it runs comes back from there. Moves skip
  * rows that are not live; the last part with a live row ends its generation. */
 enum ebb_status ebb_executor_run(struct ebb_executor *executor, const struct ebb_step *step);
+
+/* When an entry ran, by the marks around it; what it waited for before comes before its begin. */
+struct ebb_entry_time {
+    double begin; /* seconds from where COMPUTE began the run; on other queues it may be below 0 */
+    double seconds;
+};
+/* Of the latest run, after a sync; [entries of the program]. False: the run did not get through,
+ * and what is there means nothing. Only with `profile`. */
+bool ebb_executor_times(const struct ebb_executor *executor, struct ebb_entry_time *times);
 
 /* Where a tensor lies, for reading and writing by the host while nothing runs. NULL: a transient
  * one that the program never touches, or a persistent one without a place. */

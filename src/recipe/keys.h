@@ -174,6 +174,7 @@ struct ebb_config {
     int device; /* enum ebb_device_key */
     int64_t threads;
     bool deterministic;
+    bool profile;
     int attn_implementation; /* enum ebb_attention_choice */
     /* output of plan, data, eval and tokenize */
     bool json;

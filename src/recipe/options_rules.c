@@ -383,7 +383,7 @@ static const struct rule rules[] = {
     {"teacher_top_k teacher_dtype", KD, false, not_saving_teacher, "save_teacher",
      "has no effect without save_teacher", "save_teacher: DIR, or remove it"},
     {"teacher_logits kd_loss kd_ratio beta kd_scale_t2 output_dir use_peft learning_rate "
-     "max_steps num_train_epochs gradient_accumulation_steps",
+     "max_steps num_train_epochs gradient_accumulation_steps profile",
      KD, false, saving_teacher, "save_teacher",
      "has no effect with save_teacher, which trains nothing", "remove it"},
     {"temperature", KD | PLAN, false, from_saved_teacher, "teacher_logits",

@@ -619,6 +619,12 @@ static const struct ebb_option table[] = {
      .help = "CPU threads that compute. 0: every processor that the process may use. Sums of a "
              "run depend on it in the last bits, so it is part of what a resumed run takes from "
              "its checkpoint."},
+    {KEY(profile), .group = EBB_GROUP_MACHINE, .type = EBB_OPTION_BOOL, .commands = FIT,
+     .text = "false",
+     .help = "Prints after the run where a step's time goes, by part: matrix products, attention, "
+             "what memory bounds, head and loss, optimizer, copies, waiting, and the host; with "
+             "what each reaches of this device's ceilings, which are measured then. run.json gets "
+             "the same as 'profile'. Numbers stay what they are; a step takes a little longer."},
     {KEY(json), .group = EBB_GROUP_MACHINE, .type = EBB_OPTION_BOOL,
      .commands = PLAN | DATA | EVAL | TOKENIZE, .text = "false",
      .help = "Prints the result as one JSON object instead of a table. 'ebb tokenize' prints one a "

@@ -108,6 +108,7 @@ static enum ebb_status fill_machine(struct ebb_setup *setup)
     const struct ebb_config *config = setup->config;
     struct ebb_engine_request *request = &setup->request;
     request->threads = (int)config->threads;
+    request->profile = config->profile;
     request->backend = ebb_config_backend(config);
     request->deterministic = config->deterministic;
     request->attention = (enum ebb_attention_choice)config->attn_implementation;

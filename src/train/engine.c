@@ -231,6 +231,7 @@ void ebb_engine_free(struct ebb_engine *engine)
         if (engine->executors[i] != engine->first) ebb_executor_free(engine->executors[i]);
     ebb_executor_free(engine->first);
     ebb_device_free(engine->device);
+    ebb_profile_free(engine->profile);
     ebb_mem_free(ctx, engine->logits);
     ebb_plan_free(ctx, engine->plan);
     ebb_decoder_free(ctx, engine->net);
@@ -263,6 +264,12 @@ static enum ebb_status reserve(struct ebb_engine *engine)
     return ebb_device_reserve(engine->device, EBB_SPACE_HOST, engine->plan->host_bytes);
 }
 
+/* Programs that training's steps are made of. */
+static bool has_steps(enum ebb_program_kind kind)
+{
+    return kind == EBB_PROGRAM_TRAIN || kind == EBB_PROGRAM_UPDATE;
+}
+
 static enum ebb_status create_executors(struct ebb_engine *engine)
 {
     struct ebb_executor_options options = {.checksums = engine->request.checksums,
@@ -271,6 +278,7 @@ static enum ebb_status create_executors(struct ebb_engine *engine)
     for (int i = 0; i < EBB_PROGRAM_COUNT; i++) {
         if (!engine->plan->programs[i]) continue;
         options.share = engine->first;
+        options.profile = engine->profile && has_steps((enum ebb_program_kind)i);
         EBB_TRY(ebb_executor_create(engine->ctx, engine->device, &engine->libs,
                                     engine->plan->programs[i], &options, &engine->executors[i]));
         if (!engine->first) engine->first = engine->executors[i];
@@ -319,6 +327,7 @@ enum ebb_status ebb_engine_make_ready(struct ebb_engine *engine)
         (int32_t *)ebb_mem_alloc(engine->ctx, (size_t)(engine->request.capacity.docs + 1) *
                                                   sizeof *engine->doc_starts);
     if (!engine->doc_starts) return EBB_NO_MEMORY;
+    if (engine->request.profile) EBB_TRY(ebb_profile_create(engine->ctx, &engine->profile));
     EBB_TRY(create_executors(engine));
     EBB_TRY(prepare_attention(engine));
     engine->ready = true;
@@ -367,6 +376,15 @@ static enum ebb_status put(struct ebb_engine *engine, int32_t tensor, const int3
                            count * (int64_t)sizeof *values);
 }
 
+static enum ebb_status add_to_profile(struct ebb_engine *engine, enum ebb_program_kind kind)
+{
+    const struct ebb_op_env env = {.ctx = engine->ctx,
+                                   .step = &engine->step,
+                                   .doc_starts = engine->doc_starts};
+    return ebb_profile_add(engine->profile, engine->executors[kind], engine->plan->programs[kind],
+                           &env, kind == EBB_PROGRAM_UPDATE);
+}
+
 enum ebb_status ebb_engine_run(struct ebb_engine *engine, enum ebb_program_kind kind)
 {
     EBB_ASSERT(engine->executors[kind]);
@@ -380,6 +398,7 @@ enum ebb_status ebb_engine_run(struct ebb_engine *engine, enum ebb_program_kind 
     engine->fresh = false;
     EBB_TRY(ebb_executor_run(engine->executors[kind], &engine->step));
     EBB_TRY(ebb_device_sync(engine->device));
+    if (engine->profile && has_steps(kind)) EBB_TRY(add_to_profile(engine, kind));
     return ebb_device_copy(engine->device, &engine->sums, sums, sizeof engine->sums);
 }
 
@@ -584,6 +603,11 @@ const struct ebb_objective *ebb_engine_objective(const struct ebb_engine *engine
 struct ebb_device *ebb_engine_device(const struct ebb_engine *engine)
 {
     return engine->device;
+}
+
+struct ebb_profile *ebb_engine_profile(const struct ebb_engine *engine)
+{
+    return engine->profile;
 }
 
 void ebb_engine_parameters(const struct ebb_engine *engine, int64_t *trained, int64_t *all)

@@ -12,6 +12,7 @@
 #include "data/batch.h"
 #include "model/decoder.h"
 #include "plan/plan.h"
+#include "train/profile.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -53,6 +54,7 @@ struct ebb_engine_request {
     enum ebb_attention_choice attention; /* GPU */
     const char *cache_dir;               /* GPU: where plans of attention are kept; NULL: nowhere */
     int threads;                         /* of the CPU backend; 0: all */
+    bool profile;                        /* where a step's time goes: train/profile.h */
     uint64_t seed;                       /* of adapter starts and dropout */
     double max_grad_norm;                /* 0: no clipping */
     const struct ebb_numerics *numerics; /* from a checkpoint; NULL: chosen */
@@ -116,6 +118,12 @@ enum ebb_status ebb_engine_put_kinds(struct ebb_engine *engine, int64_t docs, co
 /* Norm, clip factor and sweep, with everything divided by total_weight. */
 enum ebb_status ebb_engine_update(struct ebb_engine *engine, uint64_t step, double learning_rate,
                                   double total_weight);
+/* NULL: the request has no `profile`. Runs of TRAIN and UPDATE are added; the caller tells where
+ * steps begin and end. */
+struct ebb_profile *ebb_engine_profile(const struct ebb_engine *engine);
+/* Measures for a while, in place of whatever the programs' shared region holds. Between runs; not
+ * before open. Needs no profile. What there is no room to measure stays 0. */
+enum ebb_status ebb_engine_ceilings(struct ebb_engine *engine, struct ebb_ceilings *ceilings);
 /* Forgets gradients: after a failed step. */
 enum ebb_status ebb_engine_drop_gradients(struct ebb_engine *engine);
 /* As they stood after the last run. */

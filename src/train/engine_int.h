@@ -32,6 +32,7 @@ struct ebb_engine {
     float *logits;        /* [V] the host's copy of what a decode run ended with */
     int32_t *doc_starts;  /* [capacity docs + 1] the host's copy for GPU ops */
     double load_seconds;  /* that the weights took */
+    struct ebb_profile *profile; /* NULL: none */
     bool ready;           /* spaces are reserved and programs can run; no weights yet */
 };
 

@@ -59,6 +59,8 @@ enum ebb_status ebb_run_record_begin(struct ebb_run_record *record, int64_t step
                                      int64_t total_steps);
 enum ebb_status ebb_run_record_end(struct ebb_run_record *record, enum ebb_status run, int64_t step,
                                    const struct ebb_trainer_result *result);
+/* Takes `profile` over (train/profile.h; NULL: there was no memory for it); written at the end. */
+enum ebb_status ebb_run_record_profile(struct ebb_run_record *record, json_t *profile);
 void ebb_run_record_free(struct ebb_run_record *record); /* accepts NULL */
 
 #ifdef __cplusplus

@@ -230,6 +230,11 @@ enum ebb_status ebb_run_record_begin(struct ebb_run_record *record, int64_t step
     return ebb_json_save(record->ctx, record->path, record->json);
 }
 
+enum ebb_status ebb_run_record_profile(struct ebb_run_record *record, json_t *profile)
+{
+    return set(record->json, "profile", profile) ? EBB_OK : no_memory(record->ctx);
+}
+
 static json_t *describe_result(const struct ebb_trainer_result *result)
 {
     json_t *json = json_object();

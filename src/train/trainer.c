@@ -289,7 +289,9 @@ static enum ebb_status step(struct trainer *t)
     struct work work;
     double began = ebb_clock_seconds();
     memset(&work, 0, sizeof work);
+    struct ebb_profile *profile = ebb_engine_profile(r->engine);
     ebb_device_counters(ebb_engine_device(r->engine), &before);
+    if (profile) ebb_profile_begin(profile);
     EBB_TRY(run_micros(t, &work));
     if (work.left) {
         EBB_TRY(ebb_engine_drop_gradients(r->engine));
@@ -297,6 +299,7 @@ static enum ebb_status step(struct trainer *t)
     }
     EBB_TRY(update(t, &work));
     work.seconds = ebb_clock_seconds() - began;
+    if (profile) ebb_profile_end(profile, work.seconds);
     count_step(t, &work);
     work.usage = ebb_engine_usage(r->engine);
     work.usage.bytes_out -= before.bytes_out;
@@ -525,6 +528,36 @@ static enum ebb_status load_best(struct trainer *t)
     return status;
 }
 
+/* One line after the other, so that each is a line of the log. */
+static void log_lines(struct trainer *t, const char *topic, const char *text)
+{
+    while (*text) {
+        int length = (int)strcspn(text, "\n");
+        ebb_log(t->ctx, EBB_LOG_INFO, topic, "%.*s", length, text);
+        text += length + (text[length] == '\n');
+    }
+}
+
+/* Ceilings are measured after the run: they need the place where programs work, and the device as
+ * warm as it was. A run that a signal ends does not wait for them. */
+static enum ebb_status report_profile(struct trainer *t, bool measure)
+{
+    struct ebb_engine *engine = t->request->engine;
+    struct ebb_profile_step mean;
+    struct ebb_ceilings ceilings;
+    struct ebb_str text = {0};
+    memset(&ceilings, 0, sizeof ceilings);
+    if (!ebb_engine_profile(engine)) return EBB_OK;
+    mean = ebb_profile_mean(ebb_engine_profile(engine));
+    if (mean.steps == 0) return EBB_OK;
+    if (measure) EBB_TRY(ebb_engine_ceilings(engine, &ceilings));
+    EBB_TRY(ebb_run_record_profile(t->run, ebb_profile_json(&mean, &ceilings)));
+    enum ebb_status status = ebb_profile_table(t->ctx, &mean, &ceilings, &text);
+    if (status == EBB_OK) log_lines(t, "profile", text.data);
+    ebb_str_free(t->ctx, &text);
+    return status;
+}
+
 static void fill_result(const struct trainer *t, struct ebb_trainer_result *result)
 {
     result->steps = t->state.step;
@@ -558,6 +591,10 @@ enum ebb_status ebb_trainer_run(struct ebb_ctx *ctx, const struct ebb_trainer_re
         status = loop(&t);
         if (status == EBB_OK) status = load_best(&t);
         if (status == EBB_OK) status = ebb_result_save(ctx, request);
+        if (status == EBB_OK || status == EBB_INTERRUPTED) {
+            enum ebb_status reported = report_profile(&t, status == EBB_OK);
+            if (status == EBB_OK) status = reported;
+        }
         if (status == EBB_DEVICE) tell_what_is_kept(&t);
         fill_result(&t, result);
         enum ebb_status noted = ebb_run_record_end(t.run, status, t.state.step, result);

@@ -1,0 +1,90 @@
+/* Where a step's time goes: the times of its programs' entries, added up by part.
+ *
+ * COMPUTE sets the pace, so a step is its time line: what ran on it, by part, where it stood still
+ * and why, and the rest, in which nothing was on the device (host). These add up to the step.
+ * Copies on queues of their own run beside that and are told apart from it.
+ *
+ * A step begins and ends with the trainer's; runs of programs in between are added. The first steps
+ * prepare what later ones find and are left out, unless the run has no others.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef EBB_PROFILE_H
+#define EBB_PROFILE_H
+
+#include "base/json.h"
+#include "base/text.h"
+#include "program/executor.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* X(NAME, key, text) */
+#define EBB_PROFILE_LIST(X)                                                                        \
+    X(MATMUL, "matmul", "matmul")                                                                  \
+    X(ATTENTION_FORWARD, "attention_forward", "attention, forward")                                \
+    X(ATTENTION_BACKWARD, "attention_backward", "attention, backward")                             \
+    X(MEMORY, "memory_bound", "memory-bound") /* norms, rotary, SwiGLU, rows, embedding */         \
+    X(HEAD, "head", "head and loss")          /* the head's products, and losses */                \
+    X(OPTIMIZER, "optimizer", "optimizer")                                                         \
+    X(COPY_OUT, "copies_out", "copies out")                                                        \
+    X(COPY_IN, "copies_in", "copies in")                                                           \
+    X(STALL, "stalls", "stalls") /* COMPUTE waited for another queue */                            \
+    X(GAP, "gaps", "gaps")       /* COMPUTE had nothing, and nothing to wait for */                \
+    X(HOST, "host", "host")      /* between runs: batches, sums, what follows a sync */
+
+enum ebb_profile_part {
+#define EBB_PROFILE_ENUM(name, key, text) EBB_PROFILE_##name,
+    EBB_PROFILE_LIST(EBB_PROFILE_ENUM)
+#undef EBB_PROFILE_ENUM
+        EBB_PROFILE_COUNT
+};
+
+enum { EBB_PROFILE_FIRST = 2 }; /* steps that are left out */
+
+struct ebb_profile_time {
+    double seconds; /* of COMPUTE's time line */
+    double beside;  /* on other queues */
+    double flops, bytes;
+};
+
+/* Means of a step. */
+struct ebb_profile_step {
+    int64_t steps, left_out; /* that were counted, and the first ones that were not */
+    double seconds;
+    struct ebb_profile_time parts[EBB_PROFILE_COUNT];
+};
+
+/* What this device does at most, measured on it; a second, 0: not known. */
+struct ebb_ceilings {
+    double flops;               /* of a large product in the run's storage type */
+    double bytes;               /* device memory, read and written */
+    double out_bytes, in_bytes; /* to the host and back */
+};
+
+struct ebb_profile;
+
+enum ebb_status ebb_profile_create(struct ebb_ctx *ctx, struct ebb_profile **profile);
+void ebb_profile_free(struct ebb_profile *profile); /* accepts NULL */
+
+/* A step that never ends is forgotten when the next one begins. `seconds`: how long it took, with
+ * what the profile itself took for it. */
+void ebb_profile_begin(struct ebb_profile *profile);
+void ebb_profile_end(struct ebb_profile *profile, double seconds);
+/* A run of a program that came to its sync; the executor has `profile`. `optimizer`: its ops are
+ * the optimizer's, whatever they are. `env`: the run's, as ebb_op_work wants it. */
+enum ebb_status ebb_profile_add(struct ebb_profile *profile, const struct ebb_executor *executor,
+                                const struct ebb_program *program, const struct ebb_op_env *env,
+                                bool optimizer);
+
+/* steps 0: there is nothing. */
+struct ebb_profile_step ebb_profile_mean(const struct ebb_profile *profile);
+/* The key of run.json; NULL: no memory. Numbers that are not known are null. */
+json_t *ebb_profile_json(const struct ebb_profile_step *step, const struct ebb_ceilings *ceilings);
+/* Lines for people, each ending with a newline. */
+enum ebb_status ebb_profile_table(struct ebb_ctx *ctx, const struct ebb_profile_step *step,
+                                  const struct ebb_ceilings *ceilings, struct ebb_str *text);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,217 @@
+/* A profile as JSON and as a table.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <math.h>
+#include <stdio.h>
+
+#include "train/metrics.h"
+#include "train/profile.h"
+
+static const char *const part_keys[] = {
+#define PART_KEY(name, key, text) key,
+    EBB_PROFILE_LIST(PART_KEY)
+#undef PART_KEY
+};
+
+static const char *const part_texts[] = {
+#define PART_TEXT(name, key, text) text,
+    EBB_PROFILE_LIST(PART_TEXT)
+#undef PART_TEXT
+};
+
+/* What a part is measured by. */
+struct rate {
+    double value;   /* a second; 0: none */
+    double ceiling; /* 0: not known */
+    const char *unit;
+};
+
+static struct rate rate_of(const struct ebb_profile_step *step, enum ebb_profile_part which,
+                           const struct ebb_ceilings *c)
+{
+    const struct ebb_profile_time *part = &step->parts[which];
+    double seconds = part->seconds + part->beside;
+    struct rate rate = {.unit = "B/s"};
+    switch (which) {
+    case EBB_PROFILE_MATMUL:
+    case EBB_PROFILE_ATTENTION_FORWARD:
+    case EBB_PROFILE_ATTENTION_BACKWARD:
+    case EBB_PROFILE_HEAD:
+        rate = (struct rate){.value = part->flops, .ceiling = c->flops, .unit = "FLOP/s"};
+        break;
+    case EBB_PROFILE_MEMORY:
+    case EBB_PROFILE_OPTIMIZER:
+        rate.value = part->bytes;
+        rate.ceiling = c->bytes;
+        break;
+    case EBB_PROFILE_COPY_OUT:
+        rate.value = part->bytes;
+        rate.ceiling = c->out_bytes;
+        break;
+    case EBB_PROFILE_COPY_IN:
+        rate.value = part->bytes;
+        rate.ceiling = c->in_bytes;
+        break;
+    default:
+        break;
+    }
+    rate.value = seconds > 0 ? rate.value / seconds : 0;
+    return rate;
+}
+
+/* ---- JSON ---- */
+
+static bool set(json_t *json, const char *key, json_t *value)
+{
+    return json && json_object_set_new(json, key, value) == 0;
+}
+
+/* 0 stands for what is not known, or not there. */
+static json_t *known(double value)
+{
+    return ebb_json_number(value > 0 ? value : (double)NAN);
+}
+
+static json_t *describe_part(const struct ebb_profile_step *step, enum ebb_profile_part which,
+                             const struct ebb_ceilings *ceilings)
+{
+    const struct ebb_profile_time *part = &step->parts[which];
+    struct rate rate = rate_of(step, which, ceilings);
+    bool flops = rate.unit[0] == 'F';
+    json_t *json = json_object();
+    bool ok = set(json, "seconds", ebb_json_number(part->seconds)) &&
+              set(json, "seconds_beside", ebb_json_number(part->beside)) &&
+              set(json, "share", ebb_json_number(part->seconds / step->seconds)) &&
+              set(json, "flops", ebb_json_number(part->flops)) &&
+              set(json, "bytes", ebb_json_number(part->bytes)) &&
+              set(json, "flops_per_second", known(flops ? rate.value : 0)) &&
+              set(json, "bytes_per_second", known(flops ? 0 : rate.value)) &&
+              set(json, "ceiling_share", known(rate.ceiling > 0 ? rate.value / rate.ceiling : 0));
+    if (ok) return json;
+    json_decref(json);
+    return NULL;
+}
+
+static json_t *describe_ceilings(const struct ebb_ceilings *c)
+{
+    json_t *json = json_object();
+    bool ok = set(json, "matmul_flops_per_second", known(c->flops)) &&
+              set(json, "device_bytes_per_second", known(c->bytes)) &&
+              set(json, "out_bytes_per_second", known(c->out_bytes)) &&
+              set(json, "in_bytes_per_second", known(c->in_bytes));
+    if (ok) return json;
+    json_decref(json);
+    return NULL;
+}
+
+static json_t *describe_parts(const struct ebb_profile_step *step,
+                              const struct ebb_ceilings *ceilings)
+{
+    json_t *json = json_object();
+    bool ok = true;
+    for (int i = 0; ok && i < EBB_PROFILE_COUNT; i++)
+        ok = set(json, part_keys[i], describe_part(step, (enum ebb_profile_part)i, ceilings));
+    if (ok) return json;
+    json_decref(json);
+    return NULL;
+}
+
+json_t *ebb_profile_json(const struct ebb_profile_step *step, const struct ebb_ceilings *ceilings)
+{
+    json_t *json = json_object();
+    bool ok = set(json, "steps", json_integer((json_int_t)step->steps)) &&
+              set(json, "steps_left_out", json_integer((json_int_t)step->left_out)) &&
+              set(json, "step_seconds", ebb_json_number(step->seconds)) &&
+              set(json, "parts", describe_parts(step, ceilings)) &&
+              set(json, "ceilings", describe_ceilings(ceilings));
+    if (ok) return json;
+    json_decref(json);
+    return NULL;
+}
+
+/* ---- table ---- */
+
+enum { CELL = 32 };
+
+static const char *rate_text(double rate, const char *unit, char out[CELL])
+{
+    static const char prefixes[] = {'M', 'G', 'T'};
+    int i = 0;
+    out[0] = '\0';
+    if (!(rate > 0)) return out;
+    for (rate /= 1e6; rate >= 999.5 && i < 2; i++) rate /= 1e3;
+    /* Three digits, whatever the size. */
+    snprintf(out, CELL, "%.*f %c%s",
+             rate < 9.995   ? 2
+             : rate < 99.95 ? 1
+                            : 0,
+             rate, prefixes[i], unit);
+    return out;
+}
+
+static enum ebb_status add_line(struct ebb_ctx *ctx, const struct ebb_profile_step *step,
+                                enum ebb_profile_part which, double seconds,
+                                const struct ebb_ceilings *ceilings, struct ebb_str *text)
+{
+    struct rate rate = rate_of(step, which, ceilings);
+    char speed[CELL], share[CELL] = "";
+    rate_text(rate.value, rate.unit, speed);
+    if (rate.value > 0 && rate.ceiling > 0)
+        snprintf(share, sizeof share, "%.1f %%", 100 * rate.value / rate.ceiling);
+    /* No line ends in blanks. */
+    int width = share[0] ? 12 : 0;
+    if (!speed[0])
+        return ebb_str_addf(ctx, text, "  %-20s %11.3f ms %6.1f %%\n", part_texts[which],
+                            1e3 * seconds, 100 * seconds / step->seconds);
+    return ebb_str_addf(ctx, text, "  %-20s %11.3f ms %6.1f %%  %12s%*s\n", part_texts[which],
+                        1e3 * seconds, 100 * seconds / step->seconds, speed, width, share);
+}
+
+static enum ebb_status add_ceilings(struct ebb_ctx *ctx, const struct ebb_ceilings *c,
+                                    struct ebb_str *text)
+{
+    const struct {
+        double rate;
+        const char *unit, *of;
+    } rows[] = {{c->flops, "FLOP/s", "in a large product"},
+                {c->bytes, "B/s", "within device memory"},
+                {c->out_bytes, "B/s", "out"},
+                {c->in_bytes, "B/s", "in"}};
+    const char *between = "ceilings, measured on this device: ";
+    char speed[CELL];
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        if (!(rows[i].rate > 0)) continue;
+        EBB_TRY(ebb_str_addf(ctx, text, "%s%s %s", between,
+                             rate_text(rows[i].rate, rows[i].unit, speed), rows[i].of));
+        between = ", ";
+    }
+    return between[0] == ',' ? ebb_str_addf(ctx, text, "\n") : EBB_OK;
+}
+
+/* Copies have lines only where there are any: on COMPUTE's time line, or beside it. */
+enum ebb_status ebb_profile_table(struct ebb_ctx *ctx, const struct ebb_profile_step *step,
+                                  const struct ebb_ceilings *ceilings, struct ebb_str *text)
+{
+    char left_out[64] = "";
+    bool beside = false;
+    if (step->left_out > 0)
+        snprintf(left_out, sizeof left_out, " without the first %d", (int)step->left_out);
+    EBB_TRY(ebb_str_addf(ctx, text, "where a step's time goes (mean of %lld step%s%s)\n",
+                         (long long)step->steps, step->steps == 1 ? "" : "s", left_out));
+    EBB_TRY(ebb_str_addf(ctx, text, "  %-20s %14s %8s  %12s%12s\n", "part", "time", "share", "rate",
+                         "of ceiling"));
+    for (int i = 0; i < EBB_PROFILE_COUNT; i++) {
+        const struct ebb_profile_time *part = &step->parts[i];
+        bool copy = i == EBB_PROFILE_COPY_OUT || i == EBB_PROFILE_COPY_IN;
+        beside = beside || part->beside > 0;
+        if (copy && !(part->seconds > 0)) continue;
+        EBB_TRY(add_line(ctx, step, (enum ebb_profile_part)i, part->seconds, ceilings, text));
+    }
+    EBB_TRY(ebb_str_addf(ctx, text, "  %-20s %11.3f ms %6.1f %%\n", "step", 1e3 * step->seconds,
+                         100.0));
+    if (beside) EBB_TRY(ebb_str_addf(ctx, text, "beside that, on queues of their own:\n"));
+    for (int i = 0; i < EBB_PROFILE_COUNT; i++)
+        if (step->parts[i].beside > 0)
+            EBB_TRY(add_line(ctx, step, (enum ebb_profile_part)i, step->parts[i].beside, ceilings,
+                             text));
+    return add_ceilings(ctx, ceilings, text);
+}
