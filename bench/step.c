@@ -34,7 +34,7 @@
 #include "op/work.h"
 #include "train/engine_int.h"
 
-enum { STEPS_MAX = 1000, LABEL = 80 };
+enum { STEPS_MAX = 1000 };
 
 struct options {
     const char *model;
@@ -383,29 +383,13 @@ static enum ebb_status run_profile(const struct ebb_queue_env *queue, const void
     return EBB_OK;
 }
 
-/* One line of the table: an op, or for matmuls a form and shape. */
+/* One line of the table: an op of one size. */
 struct line {
-    char label[LABEL];
+    char label[EBB_OP_LABEL];
     double seconds, flops;
     int64_t count;
     bool matmul;
 };
-
-static void label_of(const struct ebb_program *program, const struct ebb_entry *entry, char *label)
-{
-    static const char *const forms[] = {"NT", "NN", "TN"};
-    if (entry->op != EBB_OP_matmul) {
-        snprintf(label, LABEL, "%s", ebb_op_info((enum ebb_op)entry->op)->name);
-        return;
-    }
-    const struct ebb_matmul *m = (const struct ebb_matmul *)ebb_program_args(program, entry);
-    int64_t k = m->form == EBB_MATMUL_TN ? m->a.rows : m->a.cols;
-    snprintf(label, LABEL, "matmul %s [%lld, %lld] k %lld%s", forms[m->form], (long long)m->y.rows,
-             (long long)m->y.cols, (long long)k,
-             m->accumulate        ? " +="
-             : m->add.tensor >= 0 ? " + add"
-                                  : "");
-}
 
 static int by_seconds(const void *a, const void *b)
 {
@@ -442,12 +426,12 @@ static enum ebb_status print_profile(struct bench *b, enum ebb_program_kind kind
     struct line *lines = (struct line *)ebb_mem_alloc(b->ctx, (size_t)entries * sizeof *lines);
     if (!lines) return EBB_NO_MEMORY;
     for (int32_t e = 0; e < entries; e++) {
-        char label[LABEL];
+        char label[EBB_OP_LABEL];
         double values[STEPS_MAX];
         const struct ebb_entry *entry = ebb_program_entry_at(program, e);
         int at = 0;
         for (int64_t s = 0; s < b->options.steps; s++) values[s] = passes[s * entries + e];
-        label_of(program, entry, label);
+        ebb_op_label((enum ebb_op)entry->op, ebb_program_args(program, entry), label);
         while (at < count && strcmp(lines[at].label, label) != 0) at++;
         if (at == count) memcpy(lines[count++].label, label, sizeof label);
         lines[at].seconds += median(values, b->options.steps);

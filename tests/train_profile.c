@@ -90,6 +90,31 @@ static void a_run_is_the_same_with_a_profile(void **state)
     }
 }
 
+/* Seconds of all ops of a part are the part's; the longest op comes first. */
+static void expect_ops_add_up(json_t *profile)
+{
+    const char *key;
+    json_t *part, *op;
+    size_t i;
+    double last = INFINITY;
+    assert_true(json_array_size(json_object_get(profile, "ops")) > 10);
+    json_array_foreach(json_object_get(profile, "ops"), i, op)
+    {
+        assert_true(run_number(op, "seconds") <= last && run_number(op, "count") > 0);
+        last = run_number(op, "seconds");
+    }
+    json_object_foreach(json_object_get(profile, "parts"), key, part)
+    {
+        double seconds = 0;
+        if (!strcmp(key, "stalls") || !strcmp(key, "gaps") || !strcmp(key, "host")) continue;
+        json_array_foreach(json_object_get(profile, "ops"), i, op)
+            if (!strcmp(json_string_value(json_object_get(op, "part")), key))
+                seconds += run_number(op, "seconds");
+        double want = run_number(part, "seconds") + run_number(part, "seconds_beside");
+        if (fabs(seconds - want) > 1e-9) fail_msg("%s: %g s, ops %g s", key, want, seconds);
+    }
+}
+
 static void parts_add_up_to_the_step_and_copies_to_the_metrics(void **state)
 {
     static const char *const part_keys[] = {
@@ -122,6 +147,7 @@ static void parts_add_up_to_the_step_and_copies_to_the_metrics(void **state)
     }
     double step = run_number(profile, "step_seconds");
     assert_true(fabs(sum - step) < 1e-9 && fabs(share - 1) < 1e-9);
+    expect_ops_add_up(profile);
     for (int64_t s = EBB_PROFILE_FIRST + 1; s <= STEPS; s++) {
         const json_t *record = run_record(metrics, s, false);
         wall += run_number(record, "step_seconds") / (STEPS - EBB_PROFILE_FIRST);

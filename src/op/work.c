@@ -2,6 +2,8 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op/work.h"
 
+#include <stdio.h>
+
 #include "op/attention.h"
 #include "op/dropout.h"
 #include "op/matmul.h"
@@ -156,4 +158,24 @@ struct ebb_op_work ebb_op_work(const struct ebb_op_env *env, enum ebb_op op, con
     if (op == EBB_OP_attention_cached)
         work.bytes -= unfilled_bytes(env, (const struct ebb_attention_cached *)args);
     return work;
+}
+
+/* ---- labels ---- */
+
+void ebb_op_label(enum ebb_op op, const void *args, char label[EBB_OP_LABEL])
+{
+    static const char *const forms[] = {"NT", "NN", "TN"};
+    const struct ebb_view *view = (const struct ebb_view *)args;
+    if (op != EBB_OP_matmul) {
+        snprintf(label, EBB_OP_LABEL, "%s [%lld, %lld]", ebb_op_info(op)->name,
+                 (long long)view->rows, (long long)view->cols);
+        return;
+    }
+    const struct ebb_matmul *m = (const struct ebb_matmul *)args;
+    int64_t k = m->form == EBB_MATMUL_TN ? m->a.rows : m->a.cols;
+    snprintf(label, EBB_OP_LABEL, "matmul %s [%lld, %lld] k %lld%s", forms[m->form],
+             (long long)m->y.rows, (long long)m->y.cols, (long long)k,
+             m->accumulate        ? " +="
+             : m->add.tensor >= 0 ? " + add"
+                                  : "");
 }

@@ -2,14 +2,26 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "train/profile.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "op/matmul.h"
 #include "op/work.h"
 
+/* Sums of one label. */
+struct op_sum {
+    char label[EBB_OP_LABEL];
+    enum ebb_profile_part part;
+    int64_t step_count, total_count; /* of the step that is going on, of those that count */
+    struct ebb_profile_time step, total;
+};
+
 struct ebb_profile {
     struct ebb_ctx *ctx;
+    struct op_sum *ops; /* [op_room] */
+    int64_t op_count, op_room;
     struct ebb_entry_time *times; /* [room] */
     int32_t room;
     int64_t seen, counted; /* steps */
@@ -32,6 +44,7 @@ void ebb_profile_free(struct ebb_profile *profile)
 {
     if (!profile) return;
     ebb_mem_free(profile->ctx, profile->times);
+    ebb_mem_free(profile->ctx, profile->ops);
     ebb_mem_free(profile->ctx, profile);
 }
 
@@ -83,19 +96,87 @@ static enum ebb_profile_part part_of_op(const struct ebb_program *program,
     }
 }
 
-static void add_work(struct ebb_profile_time *part, const struct ebb_program *program,
-                     const struct ebb_entry *entry, const struct ebb_op_env *env)
+static struct ebb_op_work work_of(const struct ebb_program *program, const struct ebb_entry *entry,
+                                  const struct ebb_op_env *env)
+{
+    const void *args = ebb_program_args(program, entry);
+    if (entry->kind == EBB_ENTRY_OP) return ebb_op_work(env, (enum ebb_op)entry->op, args);
+    const struct ebb_move *move = (const struct ebb_move *)args;
+    struct ebb_op_work work = {.bytes = (double)(ebb_view_rows(env, &move->device) *
+                                                 move->device.cols *
+                                                 ebb_dtype_bytes((enum ebb_dtype)
+                                                                     move->device.dtype))};
+    return work;
+}
+
+static void add_time(struct ebb_profile_time *sum, const struct ebb_profile_time *time)
+{
+    sum->seconds += time->seconds;
+    sum->beside += time->beside;
+    sum->flops += time->flops;
+    sum->bytes += time->bytes;
+}
+
+/* ---- ops ---- */
+
+static void label_entry(const struct ebb_program *program, const struct ebb_entry *entry,
+                        char label[EBB_OP_LABEL])
 {
     const void *args = ebb_program_args(program, entry);
     if (entry->kind == EBB_ENTRY_OP) {
-        struct ebb_op_work work = ebb_op_work(env, (enum ebb_op)entry->op, args);
-        part->flops += work.flops;
-        part->bytes += work.bytes;
+        ebb_op_label((enum ebb_op)entry->op, args, label);
         return;
     }
-    const struct ebb_move *move = (const struct ebb_move *)args;
-    part->bytes += (double)(ebb_view_rows(env, &move->device) * move->device.cols *
-                            ebb_dtype_bytes((enum ebb_dtype)move->device.dtype));
+    const struct ebb_view *view = &((const struct ebb_move *)args)->device;
+    snprintf(label, EBB_OP_LABEL, "copy %s [%lld, %lld]",
+             entry->kind == EBB_ENTRY_OUT ? "out" : "in", (long long)view->rows,
+             (long long)view->cols);
+}
+
+static enum ebb_status grow_ops(struct ebb_profile *p)
+{
+    if (p->op_count < p->op_room) return EBB_OK;
+    int64_t room = p->op_room ? 2 * p->op_room : 64;
+    struct op_sum *ops =
+        (struct op_sum *)ebb_mem_realloc(p->ctx, p->ops, (size_t)room * sizeof *ops);
+    if (!ops) return EBB_NO_MEMORY;
+    p->ops = ops;
+    p->op_room = room;
+    return EBB_OK;
+}
+
+static enum ebb_status add_op(struct ebb_profile *p, const struct ebb_program *program,
+                              const struct ebb_entry *entry, enum ebb_profile_part part,
+                              const struct ebb_profile_time *time)
+{
+    char label[EBB_OP_LABEL];
+    int64_t i = 0;
+    label_entry(program, entry, label);
+    while (i < p->op_count && (p->ops[i].part != part || strcmp(p->ops[i].label, label) != 0)) i++;
+    if (i == p->op_count) {
+        EBB_TRY(grow_ops(p));
+        memset(&p->ops[i], 0, sizeof p->ops[i]);
+        memcpy(p->ops[i].label, label, sizeof label);
+        p->ops[i].part = part;
+        p->op_count++;
+    }
+    p->ops[i].step_count++;
+    add_time(&p->ops[i].step, time);
+    return EBB_OK;
+}
+
+/* A step that counts, or one that is forgotten. */
+static void end_ops(struct ebb_profile *p, bool counts)
+{
+    for (int64_t i = 0; i < p->op_count; i++) {
+        struct op_sum *op = &p->ops[i];
+        if (counts) {
+            op->total_count += op->step_count;
+            add_time(&op->total, &op->step);
+        }
+        op->step_count = 0;
+        memset(&op->step, 0, sizeof op->step);
+    }
 }
 
 /* ---- a run ---- */
@@ -118,8 +199,8 @@ static void add_gap(struct ebb_profile *p, const struct ebb_program *program,
 }
 
 /* What COMPUTE's own last entry does not wait for, the run does. */
-static void add_run(struct ebb_profile *p, const struct ebb_program *program,
-                    const struct ebb_op_env *env, bool optimizer)
+static enum ebb_status add_run(struct ebb_profile *p, const struct ebb_program *program,
+                               const struct ebb_op_env *env, bool optimizer)
 {
     double at = 0, last = 0; /* where COMPUTE has come, and where the last queue has */
     for (int32_t e = 0; e < ebb_program_entries(program); e++) {
@@ -129,19 +210,22 @@ static void add_run(struct ebb_profile *p, const struct ebb_program *program,
                                       : entry->kind == EBB_ENTRY_IN ? EBB_PROFILE_COPY_IN
                                       : optimizer                   ? EBB_PROFILE_OPTIMIZER
                                                                     : part_of_op(program, entry);
-        struct ebb_profile_time *part = &p->step[which];
+        bool beside = entry->queue != EBB_QUEUE_COMPUTE;
         double end = time->begin + time->seconds;
-        add_work(part, program, entry, env);
+        struct ebb_op_work work = work_of(program, entry, env);
+        struct ebb_profile_time sum = {.seconds = beside ? 0 : time->seconds,
+                                       .beside = beside ? time->seconds : 0,
+                                       .flops = work.flops,
+                                       .bytes = work.bytes};
+        add_time(&p->step[which], &sum);
+        EBB_TRY(add_op(p, program, entry, which, &sum));
         if (end > last) last = end;
-        if (entry->queue != EBB_QUEUE_COMPUTE) {
-            part->beside += time->seconds;
-            continue;
-        }
+        if (beside) continue;
         add_gap(p, program, entry, at, time->begin);
-        part->seconds += time->seconds;
         at = end;
     }
     if (last > at) p->step[EBB_PROFILE_STALL].seconds += last - at;
+    return EBB_OK;
 }
 
 enum ebb_status ebb_profile_add(struct ebb_profile *profile, const struct ebb_executor *executor,
@@ -158,12 +242,13 @@ enum ebb_status ebb_profile_add(struct ebb_profile *profile, const struct ebb_ex
         profile->times = times;
         profile->room = entries;
     }
+    enum ebb_status status = EBB_OK;
     if (ebb_executor_times(executor, profile->times))
-        add_run(profile, program, env, optimizer);
+        status = add_run(profile, program, env, optimizer);
     else
         profile->torn = true;
     profile->own += ebb_clock_seconds() - start;
-    return EBB_OK;
+    return status;
 }
 
 /* ---- steps ---- */
@@ -171,6 +256,7 @@ enum ebb_status ebb_profile_add(struct ebb_profile *profile, const struct ebb_ex
 void ebb_profile_begin(struct ebb_profile *profile)
 {
     memset(profile->step, 0, sizeof profile->step);
+    end_ops(profile, false);
     profile->own = 0;
     profile->torn = false;
 }
@@ -181,6 +267,10 @@ void ebb_profile_end(struct ebb_profile *profile, double seconds)
     if (profile->torn) return;
     if (profile->seen == EBB_PROFILE_FIRST) { /* from here on there are others */
         memset(profile->total, 0, sizeof profile->total);
+        for (int64_t i = 0; i < profile->op_count; i++) {
+            profile->ops[i].total_count = 0;
+            memset(&profile->ops[i].total, 0, sizeof profile->ops[i].total);
+        }
         profile->seconds = 0;
         profile->counted = 0;
     }
@@ -189,15 +279,18 @@ void ebb_profile_end(struct ebb_profile *profile, double seconds)
     /* A GPU's clock may be a little faster than the host's. */
     if (seconds < device) seconds = device;
     profile->step[EBB_PROFILE_HOST].seconds = seconds - device;
-    for (int i = 0; i < EBB_PROFILE_COUNT; i++) {
-        profile->total[i].seconds += profile->step[i].seconds;
-        profile->total[i].beside += profile->step[i].beside;
-        profile->total[i].flops += profile->step[i].flops;
-        profile->total[i].bytes += profile->step[i].bytes;
-    }
+    for (int i = 0; i < EBB_PROFILE_COUNT; i++) add_time(&profile->total[i], &profile->step[i]);
+    end_ops(profile, true);
     profile->seconds += seconds;
     profile->seen++;
     profile->counted++;
+}
+
+static struct ebb_profile_time scaled(const struct ebb_profile_time *time, double share)
+{
+    struct ebb_profile_time t = {time->seconds * share, time->beside * share, time->flops * share,
+                                 time->bytes * share};
+    return t;
 }
 
 struct ebb_profile_step ebb_profile_mean(const struct ebb_profile *profile)
@@ -209,11 +302,37 @@ struct ebb_profile_step ebb_profile_mean(const struct ebb_profile *profile)
     if (mean.steps == 0) return mean;
     double share = 1 / (double)mean.steps;
     mean.seconds = profile->seconds * share;
-    for (int i = 0; i < EBB_PROFILE_COUNT; i++) {
-        mean.parts[i].seconds = profile->total[i].seconds * share;
-        mean.parts[i].beside = profile->total[i].beside * share;
-        mean.parts[i].flops = profile->total[i].flops * share;
-        mean.parts[i].bytes = profile->total[i].bytes * share;
-    }
+    for (int i = 0; i < EBB_PROFILE_COUNT; i++) mean.parts[i] = scaled(&profile->total[i], share);
     return mean;
+}
+
+static int by_seconds(const void *a, const void *b)
+{
+    const struct ebb_profile_op *x = (const struct ebb_profile_op *)a;
+    const struct ebb_profile_op *y = (const struct ebb_profile_op *)b;
+    double mine = x->time.seconds + x->time.beside, other = y->time.seconds + y->time.beside;
+    return mine > other ? -1 : mine < other ? 1 : strcmp(x->label, y->label);
+}
+
+enum ebb_status ebb_profile_ops(const struct ebb_profile *profile, struct ebb_profile_op **ops_out,
+                                int64_t *count)
+{
+    double share = profile->counted > 0 ? 1 / (double)profile->counted : 0;
+    size_t bytes = (size_t)profile->op_count * sizeof(struct ebb_profile_op);
+    struct ebb_profile_op *ops =
+        (struct ebb_profile_op *)ebb_mem_alloc(profile->ctx, bytes > 0 ? bytes : 1);
+    *count = 0;
+    *ops_out = ops;
+    if (!ops) return EBB_NO_MEMORY;
+    for (int64_t i = 0; i < profile->op_count; i++) {
+        const struct op_sum *from = &profile->ops[i];
+        if (from->total_count == 0) continue;
+        struct ebb_profile_op *op = &ops[(*count)++];
+        memcpy(op->label, from->label, sizeof op->label);
+        op->part = from->part;
+        op->count = (double)from->total_count * share;
+        op->time = scaled(&from->total, share);
+    }
+    if (*count > 1) qsort(ops, (size_t)*count, sizeof *ops, by_seconds);
+    return EBB_OK;
 }

@@ -12,6 +12,7 @@
 
 #include "base/json.h"
 #include "base/text.h"
+#include "op/work.h"
 #include "program/executor.h"
 
 #ifdef __cplusplus
@@ -54,6 +55,14 @@ struct ebb_profile_step {
     struct ebb_profile_time parts[EBB_PROFILE_COUNT];
 };
 
+/* An op of one size, or a copy; means of a step. */
+struct ebb_profile_op {
+    char label[EBB_OP_LABEL];
+    enum ebb_profile_part part;
+    double count; /* how often it runs in a step */
+    struct ebb_profile_time time;
+};
+
 /* What this device does at most, measured on it; a second, 0: not known. */
 struct ebb_ceilings {
     double flops;               /* of a large product in the run's storage type */
@@ -78,8 +87,12 @@ enum ebb_status ebb_profile_add(struct ebb_profile *profile, const struct ebb_ex
 
 /* steps 0: there is nothing. */
 struct ebb_profile_step ebb_profile_mean(const struct ebb_profile *profile);
+/* All ops, the longest first; [*count], the caller frees. */
+enum ebb_status ebb_profile_ops(const struct ebb_profile *profile, struct ebb_profile_op **ops,
+                                int64_t *count);
 /* The key of run.json; NULL: no memory. Numbers that are not known are null. */
-json_t *ebb_profile_json(const struct ebb_profile_step *step, const struct ebb_ceilings *ceilings);
+json_t *ebb_profile_json(const struct ebb_profile_step *step, const struct ebb_profile_op *ops,
+                         int64_t count, const struct ebb_ceilings *ceilings);
 /* Lines for people, each ending with a newline. */
 enum ebb_status ebb_profile_table(struct ebb_ctx *ctx, const struct ebb_profile_step *step,
                                   const struct ebb_ceilings *ceilings, struct ebb_str *text);

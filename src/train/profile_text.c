@@ -115,13 +115,40 @@ static json_t *describe_parts(const struct ebb_profile_step *step,
     return NULL;
 }
 
-json_t *ebb_profile_json(const struct ebb_profile_step *step, const struct ebb_ceilings *ceilings)
+static json_t *describe_op(const struct ebb_profile_op *op)
+{
+    json_t *json = json_object();
+    bool ok = set(json, "op", json_string(op->label)) &&
+              set(json, "part", json_string(part_keys[op->part])) &&
+              set(json, "count", ebb_json_number(op->count)) &&
+              set(json, "seconds", ebb_json_number(op->time.seconds + op->time.beside)) &&
+              set(json, "flops", ebb_json_number(op->time.flops)) &&
+              set(json, "bytes", ebb_json_number(op->time.bytes));
+    if (ok) return json;
+    json_decref(json);
+    return NULL;
+}
+
+static json_t *describe_ops(const struct ebb_profile_op *ops, int64_t count)
+{
+    json_t *json = json_array();
+    bool ok = json != NULL;
+    for (int64_t i = 0; ok && i < count; i++)
+        ok = json_array_append_new(json, describe_op(&ops[i])) == 0;
+    if (ok) return json;
+    json_decref(json);
+    return NULL;
+}
+
+json_t *ebb_profile_json(const struct ebb_profile_step *step, const struct ebb_profile_op *ops,
+                         int64_t count, const struct ebb_ceilings *ceilings)
 {
     json_t *json = json_object();
     bool ok = set(json, "steps", json_integer((json_int_t)step->steps)) &&
               set(json, "steps_left_out", json_integer((json_int_t)step->left_out)) &&
               set(json, "step_seconds", ebb_json_number(step->seconds)) &&
               set(json, "parts", describe_parts(step, ceilings)) &&
+              set(json, "ops", describe_ops(ops, count)) &&
               set(json, "ceilings", describe_ceilings(ceilings));
     if (ok) return json;
     json_decref(json);

@@ -538,6 +538,18 @@ static void log_lines(struct trainer *t, const char *topic, const char *text)
     }
 }
 
+static enum ebb_status record_profile(struct trainer *t, const struct ebb_profile_step *mean,
+                                      const struct ebb_ceilings *ceilings)
+{
+    struct ebb_profile_op *ops;
+    int64_t count;
+    enum ebb_status status = ebb_profile_ops(ebb_engine_profile(t->request->engine), &ops, &count);
+    if (status == EBB_OK)
+        status = ebb_run_record_profile(t->run, ebb_profile_json(mean, ops, count, ceilings));
+    ebb_mem_free(t->ctx, ops);
+    return status;
+}
+
 /* Ceilings are measured after the run: they need the place where programs work, and the device as
  * warm as it was. A run that a signal ends does not wait for them. */
 static enum ebb_status report_profile(struct trainer *t, bool measure)
@@ -551,7 +563,7 @@ static enum ebb_status report_profile(struct trainer *t, bool measure)
     mean = ebb_profile_mean(ebb_engine_profile(engine));
     if (mean.steps == 0) return EBB_OK;
     if (measure) EBB_TRY(ebb_engine_ceilings(engine, &ceilings));
-    EBB_TRY(ebb_run_record_profile(t->run, ebb_profile_json(&mean, &ceilings)));
+    EBB_TRY(record_profile(t, &mean, &ceilings));
     enum ebb_status status = ebb_profile_table(t->ctx, &mean, &ceilings, &text);
     if (status == EBB_OK) log_lines(t, "profile", text.data);
     ebb_str_free(t->ctx, &text);
