@@ -209,6 +209,44 @@ static void sizes_of_real_layers_agree_with_double_precision(void **state)
     }
 }
 
+/* Sizes that a GPU has ways of its own for: a thin side, a sum over a vocabulary. A pad of 3 has them
+ * go the usual way. */
+static void thin_and_long_products_agree_with_double_precision(void **state)
+{
+    (void)state;
+    op_test_gpu_only("the CPU has one way for all");
+    static const struct {
+        int form;
+        int64_t tokens, out, in, live;
+        int ways;
+    } sizes[] = {
+        {EBB_MATMUL_NT, 100, 16, 904, 100, 8},   {EBB_MATMUL_NT, 33, 48, 1504, 31, 8},
+        {EBB_MATMUL_NT, 5, 8, 24, 5, 8},         {EBB_MATMUL_NT, 130, 64, 96, 130, 8},
+        {EBB_MATMUL_NT, 70, 12, 4880, 70, 8},    {EBB_MATMUL_NT, 4130, 24, 40, 4121, 8},
+        {EBB_MATMUL_TN, 600, 16, 904, 600, 8},   {EBB_MATMUL_TN, 600, 904, 16, 523, 8},
+        {EBB_MATMUL_TN, 1100, 8, 2056, 1024, 4}, {EBB_MATMUL_TN, 70, 64, 64, 69, 8},
+        {EBB_MATMUL_TN, 1056, 8, 8200, 1056, 2}, {EBB_MATMUL_TN, 300, 136, 24, 1, 8},
+        {EBB_MATMUL_TN, 300, 136, 48, 300, 8},   {EBB_MATMUL_TN, 17000, 8, 72, 17000, 4},
+        {EBB_MATMUL_NN, 5, 65736, 24, 5, 8},     {EBB_MATMUL_NN, 40, 65536, 8, 39, 4},
+        {EBB_MATMUL_NT, 5, 80, 65736, 4, 4},
+    };
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        for (int way = 0; way < sizes[i].ways; way++) {
+            struct setup s = {.form = sizes[i].form,
+                              .tokens = sizes[i].tokens,
+                              .out = sizes[i].out,
+                              .in = sizes[i].in,
+                              .dtype = EBB_BF16,
+                              .y_dtype = way & 1 ? EBB_F32 : EBB_BF16,
+                              .accumulate = sizes[i].form == EBB_MATMUL_TN && (way & 2),
+                              .alpha = way & 2 ? 1 : 0.5f,
+                              .pad = way & 4 ? 3 : 16,
+                              .live = sizes[i].live};
+            run_and_check(&s, false);
+        }
+    }
+}
+
 static void fewer_live_rows_need_no_more_scratch_and_leave_the_rest(void **state)
 {
     (void)state;
@@ -551,15 +589,16 @@ static void a_rows_bits_do_not_depend_on_the_other_rows(void **state)
 {
     (void)state;
     op_test_gpu_only("oneDNN may choose other kernels for other numbers of rows");
-    static const int64_t sizes[][2] = {{896, 4864}, {3584, 1024}, {896, 1024}, {3584, 4864}};
+    static const int64_t sizes[][2] = {{896, 4864}, {3584, 1024}, {896, 1024}, {3584, 4864},
+                                       {4864, 48}};
     for (int dtype = 0; dtype < 2; dtype++) {
         struct rows_world w;
         rows_world_start(&w, dtypes[dtype].dtype);
-        for (int each = 0; each < 64; each++) { /* form, size, pad, bias, accumulate */
-            const int64_t *size = sizes[each / 2 % 4];
+        for (int each = 0; each < 80; each++) { /* form, size, pad, bias, accumulate */
+            const int64_t *size = sizes[each / 2 % 5];
             struct ebb_matmul args =
                 rows_product(each % 2 ? EBB_MATMUL_NN : EBB_MATMUL_NT, dtypes[dtype].dtype, size[0],
-                             size[1], each / 8 % 2 ? ROWS_PAD : 0, each / 16 % 2, each / 32 % 2);
+                             size[1], each / 10 % 2 ? ROWS_PAD : 0, each / 20 % 2, each / 40 % 2);
             rows_check(&w, &args);
         }
         rows_world_end(&w);
@@ -703,6 +742,7 @@ int main(void)
         cmocka_unit_test(every_form_dtype_and_term_agrees_with_double_precision),
         cmocka_unit_test(bf16_through_fp32_agrees_with_double_precision),
         cmocka_unit_test(sizes_of_real_layers_agree_with_double_precision),
+        cmocka_unit_test(thin_and_long_products_agree_with_double_precision),
         cmocka_unit_test(fewer_live_rows_need_no_more_scratch_and_leave_the_rest),
         cmocka_unit_test(kernels_are_fast_ones),
         cmocka_unit_test(rows_are_computed_in_chunks_without_a_trace),

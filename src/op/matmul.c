@@ -31,7 +31,7 @@ enum ebb_status ebb_matmul_scratch(struct ebb_matmul_lib *lib, const struct ebb_
                                    int64_t *bytes)
 {
     if (lib->backend == EBB_BACKEND_CPU) return ebb_matmul_cpu_scratch(lib, args, bytes);
-    *bytes = EBB_MATMUL_CUDA_WORKSPACE;
+    *bytes = ebb_matmul_gpu_scratch(args);
     return EBB_OK;
 }
 

@@ -6,7 +6,7 @@
  * One algorithm serves a *key*: form, the two sizes that are not rows of tokens, types, strides,
  * alignment and terms. It is asked for at a number of rows that is always the same, without
  * split-K (its parts are added in an order that depends on sizes), and checked for each other
- * number when that first runs. So a row's result depends on neither how many other rows there
+ * number when that first runs. Long sums are split by K alone (matmul_gpu.c). So a row's result depends on neither how many other rows there
  * are nor what the budget made of the program.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op/matmul.h"
@@ -57,6 +57,7 @@ struct calls {
 struct key {
     int64_t m, n, k;
     int64_t a_stride, b_stride, y_stride, add_stride;
+    int64_t batch, a_step, b_step, y_step; /* so many products, elements from one to the next */
     uint8_t form, in_dtype, y_dtype, bias, add;
     uint8_t a_align, b_align, y_align, add_align;
     uint8_t rest[7];
@@ -177,6 +178,11 @@ static uint8_t alignment(const void *data, int64_t stride, uint8_t dtype)
     return (uint8_t)(bits & (~bits + 1));
 }
 
+/* So many products at once, and the elements from one's operands to the next one's. */
+struct batch {
+    int64_t count, a_step, b_step, y_step;
+};
+
 struct operands {
     const void *a, *b, *bias, *add;
     void *y, *workspace;
@@ -184,7 +190,8 @@ struct operands {
     int64_t rows; /* live */
 };
 
-static struct key key_of(const struct ebb_matmul *args, const struct operands *o)
+static struct key key_of(const struct ebb_matmul *args, const struct operands *o,
+                         const struct batch *batch)
 {
     struct key key;
     memset(&key, 0, sizeof key);
@@ -194,6 +201,10 @@ static struct key key_of(const struct ebb_matmul *args, const struct operands *o
     key.k = tn ? 0 : args->a.cols;
     key.a_stride = args->a.stride;
     key.b_stride = args->b.stride;
+    key.batch = batch->count;
+    key.a_step = batch->a_step;
+    key.b_step = batch->b_step;
+    key.y_step = batch->y_step;
     key.y_stride = args->y.stride;
     key.form = (uint8_t)args->form;
     key.in_dtype = args->a.dtype;
@@ -226,6 +237,40 @@ static enum ebb_status set_desc(struct cuda_lib *lib, struct entry *entry,
                  "a product's description");
 }
 
+static enum ebb_status set_batch(struct cuda_lib *lib, cublasLtMatrixLayout_t layout, int64_t batch,
+                                 int64_t step)
+{
+    int32_t count = (int32_t)batch;
+    EBB_TRY(check(lib,
+                  lib->calls.cublasLtMatrixLayoutSetAttribute(layout,
+                                                              CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT,
+                                                              &count, sizeof count),
+                  "the number of products"));
+    return check(lib,
+                 lib->calls.cublasLtMatrixLayoutSetAttribute(
+                     layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &step, sizeof step),
+                 "the way from product to product");
+}
+
+static enum ebb_status create_layouts(struct cuda_lib *lib, struct entry *entry)
+{
+    const struct key *key = &entry->key;
+    int64_t rows = CHOICE_ROWS, n = key->n, k = key->k, m = key->m;
+    if (key->form == EBB_MATMUL_TN) {
+        EBB_TRY(create_layout(lib, key->in_dtype, n, rows, key->b_stride, &entry->b));
+        EBB_TRY(create_layout(lib, key->in_dtype, m, rows, key->a_stride, &entry->a));
+        EBB_TRY(create_layout(lib, key->y_dtype, n, m, key->y_stride, &entry->y));
+        return create_layout(lib, key->y_dtype, n, m, key->add ? key->add_stride : key->y_stride,
+                             &entry->c);
+    }
+    bool nt = key->form == EBB_MATMUL_NT;
+    EBB_TRY(create_layout(lib, key->in_dtype, nt ? k : n, nt ? n : k, key->b_stride, &entry->b));
+    EBB_TRY(create_layout(lib, key->in_dtype, k, rows, key->a_stride, &entry->a));
+    EBB_TRY(create_layout(lib, key->y_dtype, n, rows, key->y_stride, &entry->y));
+    return create_layout(lib, key->y_dtype, n, rows, key->add ? key->add_stride : key->y_stride,
+                         &entry->c);
+}
+
 /* In cuBLASLt's view b comes first. */
 static enum ebb_status describe(struct cuda_lib *lib, struct entry *entry)
 {
@@ -243,20 +288,12 @@ static enum ebb_status describe(struct cuda_lib *lib, struct entry *entry)
         EBB_TRY(set_desc(lib, entry, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue));
         EBB_TRY(set_desc(lib, entry, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &type, sizeof type));
     }
-    int64_t rows = CHOICE_ROWS, n = key->n, k = key->k, m = key->m;
-    if (key->form == EBB_MATMUL_TN) {
-        EBB_TRY(create_layout(lib, key->in_dtype, n, rows, key->b_stride, &entry->b));
-        EBB_TRY(create_layout(lib, key->in_dtype, m, rows, key->a_stride, &entry->a));
-        EBB_TRY(create_layout(lib, key->y_dtype, n, m, key->y_stride, &entry->y));
-        return create_layout(lib, key->y_dtype, n, m, key->add ? key->add_stride : key->y_stride,
-                             &entry->c);
-    }
-    bool nt = key->form == EBB_MATMUL_NT;
-    EBB_TRY(create_layout(lib, key->in_dtype, nt ? k : n, nt ? n : k, key->b_stride, &entry->b));
-    EBB_TRY(create_layout(lib, key->in_dtype, k, rows, key->a_stride, &entry->a));
-    EBB_TRY(create_layout(lib, key->y_dtype, n, rows, key->y_stride, &entry->y));
-    return create_layout(lib, key->y_dtype, n, rows, key->add ? key->add_stride : key->y_stride,
-                         &entry->c);
+    EBB_TRY(create_layouts(lib, entry));
+    if (key->batch == 1) return EBB_OK;
+    EBB_TRY(set_batch(lib, entry->a, key->batch, key->a_step));
+    EBB_TRY(set_batch(lib, entry->b, key->batch, key->b_step));
+    EBB_TRY(set_batch(lib, entry->c, key->batch, key->y_step));
+    return set_batch(lib, entry->y, key->batch, key->y_step);
 }
 
 static enum ebb_status set_preference(struct cuda_lib *lib, cublasLtMatmulPreference_t preference,
@@ -400,10 +437,8 @@ static enum ebb_status empty_sum(struct cuda_lib *lib, const struct ebb_op_env *
                     cudaGetErrorString(error));
 }
 
-enum ebb_status ebb_matmul_cuda(const struct ebb_op_env *env, const struct ebb_matmul *args)
+static struct operands operands_of(const struct ebb_op_env *env, const struct ebb_matmul *args)
 {
-    EBB_TRY(ebb_matmul_check_run(env, args));
-    struct cuda_lib *lib = cuda_of(env->libs.matmul);
     struct operands o = {.a = ebb_view_data(env, &args->a),
                          .b = ebb_view_data(env, &args->b),
                          .bias = ebb_view_data(env, &args->bias),
@@ -411,17 +446,18 @@ enum ebb_status ebb_matmul_cuda(const struct ebb_op_env *env, const struct ebb_m
                          .y = ebb_view_data(env, &args->y),
                          .workspace = ebb_view_data(env, &args->scratch),
                          .rows = ebb_view_rows(env, &args->a)};
-    if (o.bias != NULL && args->a.dtype != args->y.dtype)
-        return EBB_FAIL(env->ctx, EBB_UNSUPPORTED,
-                        "matmul %s of bf16 into fp32 with a bias: cuBLASLt has none", lib->version);
     if (args->accumulate) o.add = o.y;
-    bool tn = args->form == EBB_MATMUL_TN;
-    if (args->y.cols == 0 || (tn ? args->y.rows : o.rows) == 0) return EBB_OK;
-    if ((tn ? o.rows : args->a.cols) == 0) return empty_sum(lib, env, args, &o);
-    EBB_ASSERT(o.workspace != NULL && args->scratch.cols >= EBB_MATMUL_CUDA_WORKSPACE);
+    return o;
+}
+
+static enum ebb_status run_library(const struct ebb_op_env *env, const struct ebb_matmul *args,
+                                   const struct batch *batch)
+{
+    struct cuda_lib *lib = cuda_of(env->libs.matmul);
+    struct operands o = operands_of(env, args);
     if (lib->handle == NULL)
         EBB_TRY(check(lib, lib->calls.cublasLtCreate(&lib->handle), "its start on this GPU"));
-    struct key key = key_of(args, &o);
+    struct key key = key_of(args, &o, batch);
     struct entry *entry;
     EBB_TRY(find_entry(lib, &key, &entry));
     EBB_TRY(set_rows(lib, entry, o.rows));
@@ -434,4 +470,62 @@ enum ebb_status ebb_matmul_cuda(const struct ebb_op_env *env, const struct ebb_m
                                            o.y, entry->y, &entry->algorithm, o.workspace,
                                            EBB_MATMUL_CUDA_WORKSPACE, (cudaStream_t)env->stream),
                  "a product");
+}
+
+/* Moves a view along K. */
+static void skip(struct ebb_view *view, int64_t elements, int64_t k, bool rows)
+{
+    view->offset += elements * ebb_dtype_bytes((enum ebb_dtype)view->dtype);
+    if (rows)
+        view->rows = k;
+    else
+        view->cols = k;
+}
+
+/* The parts of a long sum as products of their own, into fp32 behind the library's workspace. */
+static enum ebb_status run_split(const struct ebb_op_env *env, const struct ebb_matmul *args,
+                                 const struct ebb_matmul_split *split)
+{
+    bool nn = args->form == EBB_MATMUL_NN;
+    int64_t rows = ebb_view_rows(env, &args->a), n = args->y.cols;
+    int64_t b_step = nn ? split->each * args->b.stride : split->each;
+    struct ebb_matmul part = *args;
+    part.alpha = 1;
+    part.y.tensor = args->scratch.tensor;
+    part.y.dtype = EBB_F32;
+    part.y.offset = args->scratch.offset + EBB_MATMUL_CUDA_WORKSPACE;
+    part.y.stride = n;
+    const struct batch batch = {split->parts, split->each, b_step, args->y.rows * n};
+    const struct batch one = {.count = 1};
+    const float *parts = (const float *)ebb_view_data(env, &part.y);
+    skip(&part.a, 0, split->each, false);
+    skip(&part.b, 0, split->each, nn);
+    EBB_TRY(run_library(env, &part, &batch));
+    if (split->rest > 0) {
+        skip(&part.a, split->parts * split->each, split->rest, false);
+        skip(&part.b, split->parts * b_step, split->rest, nn);
+        part.y.offset += split->parts * args->y.rows * n * 4;
+        EBB_TRY(run_library(env, &part, &one));
+    }
+    return ebb_matmul_add_parts_cuda(env, args, parts, split->parts + (split->rest > 0), rows,
+                                     args->y.rows);
+}
+
+enum ebb_status ebb_matmul_cuda(const struct ebb_op_env *env, const struct ebb_matmul *args)
+{
+    EBB_TRY(ebb_matmul_check_run(env, args));
+    struct cuda_lib *lib = cuda_of(env->libs.matmul);
+    struct operands o = operands_of(env, args);
+    const struct batch one = {.count = 1};
+    bool tn = args->form == EBB_MATMUL_TN, taken;
+    if (o.bias != NULL && args->a.dtype != args->y.dtype)
+        return EBB_FAIL(env->ctx, EBB_UNSUPPORTED,
+                        "matmul %s of bf16 into fp32 with a bias: cuBLASLt has none", lib->version);
+    if (args->y.cols == 0 || (tn ? args->y.rows : o.rows) == 0) return EBB_OK;
+    if ((tn ? o.rows : args->a.cols) == 0) return empty_sum(lib, env, args, &o);
+    EBB_ASSERT(o.workspace != NULL && args->scratch.cols >= ebb_matmul_gpu_scratch(args));
+    EBB_TRY(ebb_matmul_thin_cuda(env, args, &taken));
+    if (taken) return EBB_OK;
+    struct ebb_matmul_split split = ebb_matmul_split_of(args);
+    return split.parts > 1 ? run_split(env, args, &split) : run_library(env, args, &one);
 }

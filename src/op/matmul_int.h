@@ -34,6 +34,39 @@ const char *ebb_matmul_cuda_version(struct ebb_matmul_lib *lib);
 /* cuBLASLt's workspace: what NVIDIA recommends for Hopper. Any less would shut algorithms out. */
 enum { EBB_MATMUL_CUDA_WORKSPACE = 32 << 20 };
 
+/* ---- CUDA: ways of a product (matmul_gpu.c) ---- */
+
+int64_t ebb_matmul_gpu_scratch(const struct ebb_matmul *args); /* bytes */
+
+/* Products with a thin side, as adapters have them, have kernels of their own: NT with at most
+ * EBB_THIN_COLS columns of y, TN into fp32 with at most so many rows or columns of y. */
+enum {
+    EBB_THIN_COLS = 64,
+    EBB_THIN_PARTS = 64, /* TN: the rows are summed in at most so many parts */
+    EBB_THIN_STEP = 32   /* of a multiple of so many rows */
+};
+/* By form, sizes, types and strides; whether addresses suit it too shows in a run. */
+bool ebb_matmul_thin_takes(const struct ebb_matmul *args);
+bool ebb_matmul_thin_first(const struct ebb_matmul *args); /* TN: a is the thin one, else b */
+int64_t ebb_matmul_thin_part_rows(int64_t wide, int64_t rows);
+
+/* A long sum over K, split by K alone: `parts` of `each`, then a `rest`. One part: it is not. */
+struct ebb_matmul_split {
+    int64_t parts, each, rest;
+};
+struct ebb_matmul_split ebb_matmul_split_of(const struct ebb_matmul *args);
+
+/* ---- CUDA: kernels (matmul_cuda_thin.cu) ---- */
+
+/* *taken false: it is not one of these, and nothing was launched. Live rows are not 0. */
+enum ebb_status ebb_matmul_thin_cuda(const struct ebb_op_env *env, const struct ebb_matmul *args,
+                                     bool *taken);
+/* y (+)= alpha times the sum of parts [count][rows of y][columns], in their order; `rows` are
+ * written, `capacity` rows lie from part to part. */
+enum ebb_status ebb_matmul_add_parts_cuda(const struct ebb_op_env *env,
+                                          const struct ebb_matmul *args, const float *parts,
+                                          int64_t count, int64_t rows, int64_t capacity);
+
 /* ---- oneDNN ---- */
 
 /* y[m, n] = alpha sum over k of a[m, k] b[k, n], + bias[n], + y[m, n]. Strides are in elements, so

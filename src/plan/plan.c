@@ -278,23 +278,29 @@ void ebb_plan_free(struct ebb_ctx *ctx, struct ebb_plan *plan)
     ebb_mem_free(ctx, plan);
 }
 
-void ebb_numerics_choose(struct ebb_numerics *numerics, int64_t vocab,
+static int64_t between(int64_t value, int64_t low, int64_t high)
+{
+    return value < low ? low : value > high ? high : value;
+}
+
+void ebb_numerics_choose(struct ebb_numerics *numerics, int64_t vocab, int64_t ffn,
                          const struct ebb_capacity *capacity)
 {
-    /* 32 MiB of fp32 logits at a time, in steps of 32 labels; tiles of 512 tokens keep a core's
-     * share of an MLP tile within its cache for small models and the products large enough for
-     * big ones. */
     bool cuda = ebb_numerics_target(numerics).backend == EBB_BACKEND_CUDA;
+    int64_t tile = 512, labels;
+    if (vocab < 1) vocab = 1;
+    if (ffn < 1) ffn = 1;
     if (cuda) {
-        /* A GPU wants larger products: 256 MiB of logits, in steps of a matmul's 128 rows. */
-        int64_t rows = (256 << 20) / 4 / (vocab > 0 ? vocab : 1) / 128 * 128;
-        numerics->head_chunk = rows < 128 ? 128 : rows > 2048 ? 2048 : rows;
-        numerics->tile_tokens =
-            capacity->tokens < 2048 ? (capacity->tokens > 0 ? capacity->tokens : 1) : 2048;
-        return;
+        /* A GPU wants products that fill it: 320 MiB of fp32 logits, in steps of two tiles of a
+         * product; tokens whose gate and up are 320 MiB at most, a power of two. */
+        labels = between((320 << 20) / 4 / vocab / 256 * 256, 128, 2048);
+        for (tile = 8192; tile > 2048 && tile * 2 * ffn * 2 > 320 << 20; tile /= 2) continue;
+    } else {
+        /* 32 MiB of fp32 logits, in steps of 32 labels; tiles of 512 tokens keep a core's share of
+         * an MLP tile within its cache for small models and the products large enough for big
+         * ones. */
+        labels = between((32 << 20) / 4 / vocab / 32 * 32, 32, 512);
     }
-    int64_t chunk = (32 << 20) / 4 / (vocab > 0 ? vocab : 1) / 32 * 32;
-    numerics->head_chunk = chunk < 32 ? 32 : chunk > 512 ? 512 : chunk;
-    numerics->tile_tokens =
-        capacity->tokens < 512 ? (capacity->tokens > 0 ? capacity->tokens : 1) : 512;
+    numerics->head_chunk = labels;
+    numerics->tile_tokens = between(capacity->tokens, 1, tile);
 }

@@ -61,8 +61,9 @@ void ebb_plan_free(struct ebb_ctx *ctx, struct ebb_plan *plan); /* accepts NULL 
 /* The overhead as it turned out: the plan stays as it is, `total_bytes` and `fits` follow. */
 void ebb_plan_set_overhead(struct ebb_plan *plan, int64_t overhead_bytes);
 
-/* Tile and chunk sizes for a model: by width, vocabulary and capacity, never by budget. */
-void ebb_numerics_choose(struct ebb_numerics *numerics, int64_t vocab,
+/* Tile and chunk sizes for a model: by the logits of a label (`vocab`, of all heads that stand at a
+ * time), the width of the MLP and the capacity, never by budget. */
+void ebb_numerics_choose(struct ebb_numerics *numerics, int64_t vocab, int64_t ffn,
                          const struct ebb_capacity *capacity);
 
 #ifdef __cplusplus

@@ -169,7 +169,9 @@ static enum ebb_status settle_numerics(struct ebb_engine *engine, struct ebb_num
         logits += second;
     else if (second > logits)
         logits = second;
-    ebb_numerics_choose(numerics, logits, &request->capacity);
+    int64_t ffn = engine->config->ffn;
+    if (engine->teacher && engine->teacher->ffn > ffn) ffn = engine->teacher->ffn;
+    ebb_numerics_choose(numerics, logits, ffn, &request->capacity);
     EBB_TRY(settle_attention(engine, numerics));
     if (!request->numerics) return EBB_OK;
     warn_of_version(engine, "numerics.matmul", request->numerics->matmul, numerics->matmul);
