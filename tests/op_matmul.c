@@ -209,8 +209,8 @@ static void sizes_of_real_layers_agree_with_double_precision(void **state)
     }
 }
 
-/* Sizes that a GPU has ways of its own for: a thin side, a sum over a vocabulary. A pad of 3 has them
- * go the usual way. */
+/* Sizes that a GPU has ways of its own for: a thin side, a sum over a vocabulary. A pad of 3 has
+ * them go the usual way. */
 static void thin_and_long_products_agree_with_double_precision(void **state)
 {
     (void)state;

@@ -4,10 +4,10 @@
  * b^T a^T is what it computes.
  *
  * One algorithm serves a *key*: form, the two sizes that are not rows of tokens, types, strides,
- * alignment and terms. It is asked for at a number of rows that is always the same, without
- * split-K (its parts are added in an order that depends on sizes), and checked for each other
- * number when that first runs. Long sums are split by K alone (matmul_gpu.c). So a row's result depends on neither how many other rows there
- * are nor what the budget made of the program.
+ * alignment and terms. It is asked for at a number of rows that is always the same, without split-K
+ * (its parts are added in an order that depends on sizes), and checked for each other number when
+ * that first runs; long sums are split by K alone (matmul_gpu.c). So a row's result depends on
+ * neither how many other rows there are nor what the budget made of the program.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op/matmul.h"
 

@@ -22,8 +22,8 @@ struct ebb_op_work {
 /* Of env: `step` is used, and for attention `doc_starts`, which must be there. */
 struct ebb_op_work ebb_op_work(const struct ebb_op_env *env, enum ebb_op op, const void *args);
 
-/* An op and its size at capacity, for people: "swiglu_forward [2048, 9728]", "matmul NT [2048, 1152]
- * k 944 +=". Ops that do the same work have the same label. */
+/* An op and its size at capacity, for people: "swiglu_forward [2048, 9728]", "matmul NT [2048,
+ * 1152] k 944 +=". Ops that do the same work have the same label. */
 enum { EBB_OP_LABEL = 96 };
 void ebb_op_label(enum ebb_op op, const void *args, char label[EBB_OP_LABEL]);
 
