@@ -1,6 +1,6 @@
 /* Cross-entropy, its gradient and its counts, against double precision.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "op_test.h"
+#include "op_layout.h"
 
 #include "op/cross_entropy.h"
 
@@ -151,6 +151,67 @@ static void threads_in_place_and_loss_only_give_the_same_bits(void **state)
     }
 }
 
+static void any_layout_of_the_rows_gives_the_same_bits(void **state)
+{
+    (void)state;
+    static const int64_t vocab[] = {1, 6, 2048, 8192, 8195, 20001};
+    for (int k = 0; k < 12; k++) {
+        struct setup s;
+        prepare(&s, 3, vocab[k / 2], k % 2 ? EBB_BF16 : EBB_F32);
+        struct ebb_cross_entropy args = args_of(&s);
+        struct ebb_view logits = s.logits;
+        assert_int_equal(op_test_run(&s.t, EBB_OP_cross_entropy, &args), EBB_OK);
+        struct ebb_sums first = *sums_of(&s);
+        for (int layout = 0; layout < OP_LAYOUTS; layout++) {
+            args.logits = op_layout_copy(&s.t, &logits, layout);
+            args.dlogits = op_layout_copy(&s.t, &s.dlogits, layout);
+            op_test_fill(&s.t, &args.dlogits, 5, 6);
+            for (int in_place = 0; in_place < 2; in_place++) {
+                if (in_place && s.dlogits.dtype != EBB_F32) break;
+                if (in_place) args.dlogits = args.logits;
+                memset(sums_of(&s), 0, sizeof first);
+                assert_int_equal(op_test_run(&s.t, EBB_OP_cross_entropy, &args), EBB_OK);
+                assert_memory_equal(sums_of(&s), &first, sizeof first);
+                assert_true(op_layout_same(&s.t, &args.dlogits, &s.dlogits));
+            }
+            op_test_drop_last(&s.t);
+            op_test_drop_last(&s.t);
+        }
+        op_test_end(&s.t);
+    }
+}
+
+static void long_rows_agree_with_the_formula(void **state)
+{
+    (void)state;
+    for (int k = 0; k < 2; k++) {
+        struct setup s;
+        prepare(&s, 2, 30002, EBB_F32);
+        struct ebb_cross_entropy args = args_of(&s);
+        for (int64_t j = 0; j < s.vocab; j++) { /* a new maximum at every step, or one for all */
+            op_test_set(&s.t, &s.logits, 0, j, (k == 0 ? 1 : -1) * 0.01 * (double)j);
+            op_test_set(&s.t, &s.logits, 1, j, k == 0 ? 2 : (double)(j % 31));
+        }
+        args.logits = op_layout_copy(&s.t, &s.logits, 0);
+        args.dlogits = op_layout_copy(&s.t, &s.dlogits, 0);
+        assert_int_equal(op_test_run(&s.t, EBB_OP_cross_entropy, &args), EBB_OK);
+        double *z = op_test_doubles(&s.t, &s.logits), loss = 0;
+        for (int64_t i = 0; i < 2; i++) {
+            double *row = z + i * s.vocab;
+            int64_t target = target_of(&s, i);
+            double row_loss = oracle(row, s.vocab, target);
+            for (int64_t j = 0; j < s.vocab; j++) {
+                double exact = exp(row[j] - row[target] - row_loss) - (j == target);
+                op_test_close(&s.t, &args.dlogits, i, j, exact, 1e-6, 1.2e-7);
+            }
+            loss += row_loss;
+        }
+        assert_true(fabs(sums_of(&s)->loss - loss) <= 4e-7 + 1e-7 * fabs(loss));
+        free(z);
+        op_test_end(&s.t);
+    }
+}
+
 static void chunks_add_up_to_the_whole_and_dead_rows_are_left_alone(void **state)
 {
     (void)state;
@@ -200,6 +261,34 @@ static void the_first_of_equal_logits_wins(void **state)
     assert_int_equal(op_test_run(&s.t, EBB_OP_cross_entropy, &args), EBB_OK);
     assert_int_equal(sums_of(&s)->correct, 2);
     op_test_end(&s.t);
+}
+
+static void the_first_of_equal_logits_wins_wherever_they_stand(void **state)
+{
+    (void)state;
+    /* One behind the other at distances at which a thread, its neighbour or another has both. */
+    static const int64_t at[][2] = {{0, 1},       {3, 4},       {5, 2053},      {7, 8199},
+                                    {8191, 8192}, {100, 19999}, {16384, 20000}, {12000, 12003}};
+    for (int k = 0; k < 8; k++) {
+        struct setup s;
+        prepare(&s, 2, 20001, EBB_F32);
+        for (int64_t i = 0; i < 2; i++) { /* the target is the first, the second */
+            op_test_set(&s.t, &s.targets, 0, 2 * i + 1, (double)at[k][i]);
+            for (int c = 0; c < 2; c++) op_test_set(&s.t, &s.logits, i, at[k][c], 9);
+        }
+        struct ebb_cross_entropy args = args_of(&s);
+        for (int layout = 0; layout < OP_LAYOUTS; layout += 2) {
+            args.logits = op_layout_copy(&s.t, &s.logits, layout);
+            memset(sums_of(&s), 0, sizeof(struct ebb_sums));
+            s.t.step.labels = 1;
+            assert_int_equal(op_test_run(&s.t, EBB_OP_cross_entropy, &args), EBB_OK);
+            assert_int_equal(sums_of(&s)->correct, 1);
+            s.t.step.labels = 2;
+            assert_int_equal(op_test_run(&s.t, EBB_OP_cross_entropy, &args), EBB_OK);
+            assert_int_equal(sums_of(&s)->correct, 2);
+        }
+        op_test_end(&s.t);
+    }
 }
 
 static void large_masked_and_broken_logits_behave(void **state)
@@ -303,8 +392,11 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(loss_and_gradient_agree_with_the_formula),
         cmocka_unit_test(threads_in_place_and_loss_only_give_the_same_bits),
+        cmocka_unit_test(any_layout_of_the_rows_gives_the_same_bits),
+        cmocka_unit_test(long_rows_agree_with_the_formula),
         cmocka_unit_test(chunks_add_up_to_the_whole_and_dead_rows_are_left_alone),
         cmocka_unit_test(the_first_of_equal_logits_wins),
+        cmocka_unit_test(the_first_of_equal_logits_wins_wherever_they_stand),
         cmocka_unit_test(large_masked_and_broken_logits_behave),
         cmocka_unit_test(a_target_outside_the_vocabulary_is_an_error_that_names_it),
         cmocka_unit_test(a_target_or_label_that_nobody_checked_makes_the_loss_nan),

@@ -2,6 +2,7 @@
  * differences, saved teachers, and numbers of PyTorch (tools/golden_distill.py).
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op_distill_kit.h"
+#include "op_layout.h"
 
 #include "base/json.h"
 #include "op/cross_entropy.h"
@@ -361,6 +362,56 @@ static void threads_in_place_and_loss_only_give_the_same_bits(void **state)
         free(gradient), free(logits);
         op_test_end(&s.t);
     }
+}
+
+static void any_layout_of_the_rows_gives_the_same_bits(void **state)
+{
+    (void)state;
+    static const struct size sizes[] = {{2, 4100, 4099, 4095, 30, EBB_F32, EBB_F32},
+                                        {2, 4096, 4096, 4096, 64, EBB_BF16, EBB_BF16},
+                                        {3, 9, 8, 6, 3, EBB_BF16, EBB_F32}};
+    for (int kind = 0; kind < 6 * EBB_DIVERGENCES; kind++) {
+        struct setup s;
+        bool saved = kind % 2 == 1;
+        prepare(&s, &sizes[kind / 2 % 3]);
+        s.keys.divergence = (enum ebb_divergence)(kind / 6);
+        s.keys.temperature = kind % 3 ? 2 : 1;
+        save_teacher(&s);
+        assert_runs(&s, saved);
+        struct ebb_sums sums = *sums_of(&s);
+        struct ebb_view logits = s.logits, teacher = s.teacher, dlogits = s.dlogits;
+        for (int layout = 0; layout < OP_LAYOUTS; layout++) {
+            s.logits = op_layout_copy(&s.t, &logits, layout);
+            s.teacher = op_layout_copy(&s.t, &teacher, layout);
+            s.dlogits = op_layout_copy(&s.t, &dlogits, layout);
+            op_test_fill(&s.t, &s.dlogits, 5, 6);
+            assert_runs(&s, saved);
+            assert_memory_equal(sums_of(&s), &sums, sizeof sums);
+            assert_true(op_layout_same(&s.t, &s.dlogits, &dlogits));
+            assert_true(op_layout_same(&s.t, &s.logits, &logits));
+            for (int i = 0; i < 3; i++) op_test_drop_last(&s.t);
+        }
+        op_test_end(&s.t);
+    }
+}
+
+static void long_aligned_rows_agree_with_the_formula(void **state)
+{
+    (void)state;
+    static const struct size size = {1, 4096, 4096, ORACLE_VOCAB, 500, EBB_F32, EBB_F32};
+    struct setup s;
+    prepare(&s, &size);
+    save_teacher(&s);
+    s.logits = op_layout_copy(&s.t, &s.logits, 0);
+    s.teacher = op_layout_copy(&s.t, &s.teacher, 0);
+    s.dlogits = op_layout_copy(&s.t, &s.dlogits, 0);
+    for (int kind = 0; kind < EBB_DIVERGENCES; kind++) {
+        s.keys.divergence = (enum ebb_divergence)kind;
+        s.keys.beta = 0.3;
+        check(&s, kind % 2 == 1, 397);
+        check(&s, kind % 2 == 0, 397);
+    }
+    op_test_end(&s.t);
 }
 
 static void chunks_add_up_to_the_whole_and_dead_rows_are_left_alone(void **state)
@@ -932,6 +983,8 @@ int main(void)
         cmocka_unit_test(the_first_of_equal_logits_wins),
         cmocka_unit_test(with_all_of_the_share_the_target_has_no_part),
         cmocka_unit_test(threads_in_place_and_loss_only_give_the_same_bits),
+        cmocka_unit_test(any_layout_of_the_rows_gives_the_same_bits),
+        cmocka_unit_test(long_aligned_rows_agree_with_the_formula),
         cmocka_unit_test(chunks_add_up_to_the_whole_and_dead_rows_are_left_alone),
         cmocka_unit_test(columns_behind_the_vocabulary_have_no_part),
         cmocka_unit_test(extreme_logits_keep_loss_and_gradient_finite),

@@ -1,6 +1,7 @@
 /* Preference training against double precision: log-probabilities, every loss with its gradient by
  * finite differences through the three ops, and numbers of PyTorch (tools/golden_preference.py).
  * SPDX-License-Identifier: Apache-2.0 */
+#include "op_layout.h"
 #include "op_preference_kit.h"
 
 #include "base/json.h"
@@ -412,6 +413,34 @@ static void threads_and_in_place_give_the_same_bits(void **state)
                                     op_test_at(&s.t, &dlogits, i, 0), 1500 * 4);
         }
         free(logits), free(gradient), free(coefficient), free(logprob);
+        op_test_end(&s.t);
+    }
+}
+
+static void any_layout_of_the_rows_gives_the_same_bits(void **state)
+{
+    (void)state;
+    static const struct size sizes[] = {{2, 9001, 8999, EBB_F32, {1, 2}},
+                                        {2, 8192, 8192, EBB_BF16, {2, 1}},
+                                        {2, 7, 5, EBB_BF16, {1, 1}}};
+    for (int k = 0; k < 3; k++) {
+        struct setup s;
+        prepare(&s, &sizes[k]);
+        choose(&s, EBB_PREFERENCE_SIGMOID);
+        run_all(&s);
+        void *logprob = op_test_copy(&s.t, &s.logprob);
+        struct ebb_view logits = s.logits, dlogits = s.dlogits;
+        for (int layout = 0; layout < OP_LAYOUTS; layout++) {
+            s.logits = op_layout_copy(&s.t, &logits, layout);
+            s.dlogits = op_layout_copy(&s.t, &dlogits, layout);
+            op_test_fill(&s.t, &s.dlogits, 5, 6);
+            run_all(&s);
+            assert_true(op_test_same(&s.t, &s.logprob, logprob));
+            assert_true(op_layout_same(&s.t, &s.dlogits, &dlogits));
+            op_test_drop_last(&s.t);
+            op_test_drop_last(&s.t);
+        }
+        free(logprob);
         op_test_end(&s.t);
     }
 }
@@ -857,6 +886,7 @@ int main(void)
         cmocka_unit_test(smoothing_mixes_in_the_turned_pair),
         cmocka_unit_test(ktos_z0_is_a_constant_and_never_negative),
         cmocka_unit_test(threads_and_in_place_give_the_same_bits),
+        cmocka_unit_test(any_layout_of_the_rows_gives_the_same_bits),
         cmocka_unit_test(chunks_are_the_whole_and_dead_rows_are_left_alone),
         cmocka_unit_test(pairs_one_by_one_add_up_to_the_micro_batch),
         cmocka_unit_test(columns_behind_the_vocabulary_have_no_part),

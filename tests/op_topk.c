@@ -1,6 +1,6 @@
 /* The k likeliest tokens against a sort in double precision: which tokens and in what order is
  * exact, log-probabilities are close. SPDX-License-Identifier: Apache-2.0 */
-#include "op_test.h"
+#include "op_layout.h"
 
 #include "op/topk.h"
 
@@ -265,6 +265,31 @@ static void any_number_of_threads_gives_the_same_bits(void **state)
     op_test_end(&s.t);
 }
 
+static void any_layout_of_the_rows_gives_the_same_bits(void **state)
+{
+    (void)state;
+    static const int64_t cols[] = {5, 8192, 8201, 20000};
+    for (int k = 0; k < 4; k++) {
+        struct setup s;
+        prepare(&s, 2, cols[k], cols[k] - k % 3, k == 0 ? 3 : 200, EBB_F32);
+        struct ebb_view logits = s.args.logits;
+        check(&s);
+        void *ids = op_test_copy(&s.t, &s.args.ids);
+        void *logprobs = op_test_copy(&s.t, &s.args.logprobs);
+        for (int layout = 0; layout < OP_LAYOUTS; layout++) {
+            s.args.logits = op_layout_copy(&s.t, &logits, layout);
+            op_test_fill(&s.t, &s.args.ids, 0, 5);
+            op_test_fill(&s.t, &s.args.logprobs, -1, 0);
+            assert_runs(&s);
+            assert_true(op_test_same(&s.t, &s.args.ids, ids));
+            assert_true(op_test_same(&s.t, &s.args.logprobs, logprobs));
+            op_test_drop_last(&s.t);
+        }
+        free(ids), free(logprobs);
+        op_test_end(&s.t);
+    }
+}
+
 static void only_live_rows_are_written(void **state)
 {
     (void)state;
@@ -395,6 +420,7 @@ int main(void)
         cmocka_unit_test(large_logits_neither_over_nor_underflow),
         cmocka_unit_test(k_tokens_are_the_first_of_more_tokens),
         cmocka_unit_test(any_number_of_threads_gives_the_same_bits),
+        cmocka_unit_test(any_layout_of_the_rows_gives_the_same_bits),
         cmocka_unit_test(only_live_rows_are_written),
         cmocka_unit_test(arguments_that_make_no_sense_are_named),
         cmocka_unit_test(more_tokens_than_a_saved_teacher_has_are_refused),

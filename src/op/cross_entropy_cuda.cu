@@ -1,51 +1,53 @@
-/* Cross-entropy on the GPU: a block a row, three passes over it; then one block adds the rows up
- * in a fixed order. Labels and targets are the host's to check: a row whose target is outside
- * the vocabulary has a loss of NaN.
+/* Cross-entropy on the GPU: a block a row, two passes over it; then one block adds the rows up in a
+ * fixed order. Labels and targets are the host's to check: a row whose target is outside the
+ * vocabulary has a loss of NaN.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op/cross_entropy.h"
 
 #include "op/vocab_cuda_int.cuh"
 
-enum { THREADS = 512, SUM_THREADS = 256 };
+enum { SUM_THREADS = 256 };
+
+struct job {
+    const float *logits;
+    int64_t stride;
+    int32_t vocab;
+    bool aligned; /* the rows of logits and of dlogits */
+    const int32_t *targets, *label_rows;
+    int64_t tokens;
+    void *dlogits; /* or NULL */
+    int64_t dstride;
+    struct ebb_cross_entropy_row *rows;
+};
 
 template <typename T>
-static __global__ void row_kernel(const float *logits, int64_t stride, int64_t vocab,
-                                  const int32_t *targets, int64_t tokens,
-                                  const int32_t *label_rows, T *dlogits, int64_t dstride,
-                                  struct ebb_cross_entropy_row *rows)
+static __global__ void __launch_bounds__(EBB_VOCAB_THREADS, 3) row_kernel(struct job job)
 {
-    __shared__ float maxima[32];
-    __shared__ double sums[32];
-    const float *z = logits + (int64_t)blockIdx.x * stride;
-    int64_t token = label_rows[blockIdx.x];
-    int64_t target = token >= 0 && token < tokens ? targets[token] : -1;
-    bool known = target >= 0 && target < vocab;
-    float max = ebb_row_max(z, vocab, maxima), chosen = known ? z[target] : NAN;
-    double sum = ebb_row_sum_exp(z, vocab, max, 1.0f, sums);
-    /* The first of equals wins. */
-    bool correct = known && chosen == max && !isnan(sum) && !ebb_row_has(z, target, max);
+    __shared__ struct ebb_exchange exchange;
+    struct ebb_vocab_row row = ebb_vocab_row(job.logits, job.stride, job.vocab, job.aligned);
+    int64_t token = job.label_rows[blockIdx.x];
+    int64_t target = token >= 0 && token < job.tokens ? job.targets[token] : -1;
+    if (target >= job.vocab) target = -1;
+    struct ebb_row_part part = ebb_read_row(row, 1.0f, false);
+    struct ebb_row_facts facts = ebb_row_facts(part, 1.0f, false, &exchange);
+    bool correct = ebb_target_is_first(row, part, facts.max, target);
     if (threadIdx.x == 0) {
-        rows[blockIdx.x].loss = log(sum) + ((double)max - (double)chosen);
-        rows[blockIdx.x].label = 1;
-        rows[blockIdx.x].correct = correct;
+        double chosen = target >= 0 ? (double)row.z[target] : (double)NAN;
+        job.rows[blockIdx.x].loss = log(facts.sum) + ((double)facts.max - chosen);
+        job.rows[blockIdx.x].label = 1;
+        job.rows[blockIdx.x].correct = correct;
     }
-    if (dlogits == NULL) return;
-    T *d = dlogits + (int64_t)blockIdx.x * dstride;
-    float inverse = (float)(1.0 / sum);
-    /* d may be z: every thread has read what others need before any of them writes. */
-    __syncthreads();
-    for (int64_t j = threadIdx.x; j < vocab; j += blockDim.x) {
-        float p = expf(z[j] - max) * inverse;
-        ebb_store(d + j, j == target ? p - 1.0f : p);
-    }
+    if (job.dlogits == NULL) return;
+    T *d = (T *)job.dlogits + (int64_t)blockIdx.x * job.dstride;
+    ebb_write_softmax(row, facts.max, (float)(1.0 / facts.sum), 1.0f, target, d);
 }
 
-/* One block: each thread adds a run of rows, then the threads' sums are added in order. */
+/* One block: each thread adds a run of rows, then the threads' sums are added in a fixed order. */
 static __global__ void sum_kernel(const struct ebb_cross_entropy_row *rows, int64_t count,
                                   struct ebb_sums *sums)
 {
-    __shared__ double losses[SUM_THREADS];
-    __shared__ int corrects[SUM_THREADS];
+    __shared__ double losses[32];
+    __shared__ int corrects[32];
     int64_t each = (count + SUM_THREADS - 1) / SUM_THREADS, first = threadIdx.x * each;
     int64_t end = first + each < count ? first + each : count;
     double loss = 0;
@@ -54,14 +56,9 @@ static __global__ void sum_kernel(const struct ebb_cross_entropy_row *rows, int6
         loss += rows[i].loss;
         correct += rows[i].correct;
     }
-    losses[threadIdx.x] = loss;
-    corrects[threadIdx.x] = correct;
-    __syncthreads();
+    loss = ebb_block_sum(loss, losses);
+    correct = ebb_block_sum(correct, corrects);
     if (threadIdx.x != 0) return;
-    for (int i = 1; i < SUM_THREADS; i++) {
-        loss += losses[i];
-        correct += corrects[i];
-    }
     sums->loss += loss;
     sums->labels += count;
     sums->correct += correct;
@@ -77,20 +74,24 @@ enum ebb_status ebb_cross_entropy_cuda(const struct ebb_op_env *env,
     if (rows == 0) return EBB_OK;
     const struct ebb_op_target target = {EBB_BACKEND_CUDA, 0};
     EBB_ASSERT(args->scratch.cols >= ebb_cross_entropy_scratch(rows, &target));
-    struct ebb_cross_entropy_row *facts =
-        ebb_data<struct ebb_cross_entropy_row>(env, &args->scratch);
-    const int32_t *targets = ebb_data<const int32_t>(env, &args->targets);
-    const int32_t *label_rows = ebb_data<const int32_t>(env, &args->label_rows) + logits->row0;
-    const float *z = ebb_data<const float>(env, logits);
-    if (!ebb_present(dlogits) || dlogits->dtype == EBB_F32)
-        row_kernel<<<ebb_blocks(rows), THREADS, 0, ebb_stream(env)>>>(
-            z, logits->stride, logits->cols, targets, args->targets.cols, label_rows,
-            ebb_data<float>(env, dlogits), dlogits->stride, facts);
+    bool f32 = !ebb_present(dlogits) || dlogits->dtype == EBB_F32;
+    struct job job;
+    job.logits = ebb_data<const float>(env, logits);
+    job.stride = logits->stride;
+    job.vocab = ebb_vocab_cols(logits->cols);
+    job.targets = ebb_data<const int32_t>(env, &args->targets);
+    job.label_rows = ebb_data<const int32_t>(env, &args->label_rows) + logits->row0;
+    job.tokens = args->targets.cols;
+    job.dlogits = ebb_view_data(env, dlogits);
+    job.dstride = dlogits->stride;
+    job.rows = ebb_data<struct ebb_cross_entropy_row>(env, &args->scratch);
+    job.aligned = ebb_quads_aligned(job.logits, job.stride, 4) &&
+                  (job.dlogits == NULL || ebb_quads_aligned(job.dlogits, job.dstride, f32 ? 4 : 2));
+    if (f32)
+        row_kernel<float><<<ebb_blocks(rows), EBB_VOCAB_THREADS, 0, ebb_stream(env)>>>(job);
     else
-        row_kernel<<<ebb_blocks(rows), THREADS, 0, ebb_stream(env)>>>(
-            z, logits->stride, logits->cols, targets, args->targets.cols, label_rows,
-            ebb_data<ebb_bf16>(env, dlogits), dlogits->stride, facts);
-    sum_kernel<<<1, SUM_THREADS, 0, ebb_stream(env)>>>(facts, rows,
+        row_kernel<ebb_bf16><<<ebb_blocks(rows), EBB_VOCAB_THREADS, 0, ebb_stream(env)>>>(job);
+    sum_kernel<<<1, SUM_THREADS, 0, ebb_stream(env)>>>(job.rows, rows,
                                                        ebb_data<struct ebb_sums>(env, &args->sums));
     return ebb_launched(env, "cross_entropy");
 }

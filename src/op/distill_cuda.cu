@@ -1,4 +1,4 @@
-/* Distillation on the GPU: a block a row, four passes over what the two heads say of it; then one
+/* Distillation on the GPU: a block a row, three passes over what the two heads say of it; then one
  * block adds the rows up in a fixed order. Targets, labels and what a saved teacher says are the
  * host's to check: a row with a target or an id outside the vocabulary has a loss of NaN.
  * SPDX-License-Identifier: Apache-2.0 */
@@ -7,7 +7,12 @@
 #include "op/distill_int.h"
 #include "op/vocab_cuda_int.cuh"
 
-enum { THREADS = 512, SUM_THREADS = 256 };
+enum {
+    THREADS = EBB_VOCAB_THREADS,
+    SUM_THREADS = 256,
+    QUADS = 2, /* of both heads at once, where terms are made */
+    BATCH = 4 * QUADS
+};
 
 /* What makes log-probabilities of a head's logits: (z - max) inverse - log_sum. */
 struct head {
@@ -17,7 +22,7 @@ struct head {
 /* The student's head without temperature; target < 0: unknown. */
 struct plain_head {
     float max, share;
-    int64_t target;
+    int32_t target;
 };
 
 /* A token or class: the student's probability, what it adds to the divergence, and its slope w
@@ -30,8 +35,10 @@ struct term {
 struct job {
     float *logits;
     int64_t stride, cols;
+    int32_t vocab;        /* the form's */
     const float *teacher; /* or NULL */
     int64_t teacher_stride;
+    bool aligned;         /* the rows of logits, teacher and dlogits */
     const int32_t *ids;   /* a saved teacher's */
     const void *logprobs; /* fp32 or bf16 */
     int64_t k, ids_stride, logprobs_stride;
@@ -41,12 +48,6 @@ struct job {
     void *dlogits; /* or NULL */
     int64_t dstride;
     struct ebb_distill_row *rows;
-};
-
-/* Space that a block's sums go through. */
-struct exchange {
-    float floats[32];
-    double doubles[32];
 };
 
 /* ---- terms of a divergence: as on the CPU (op/distill_cpu.c) ---- */
@@ -65,24 +66,26 @@ static __device__ __forceinline__ struct mixture mix(float x, float mixed, float
     return m;
 }
 
+/* `kind` is the form's: a constant where there are many terms. */
 static __device__ __forceinline__ struct term make_term(const struct ebb_distill_form &form,
-                                                        float p, float q, float log_p, float log_q)
+                                                        enum ebb_distill_kind kind, float p,
+                                                        float q, float log_p, float log_q)
 {
     struct term t;
     if (log_p == -INFINITY) log_p = EBB_DISTILL_LOG_MASKED;
     if (log_q == -INFINITY) log_q = EBB_DISTILL_LOG_MASKED;
     float x = log_p - log_q, mixed = form.mixed, rest = form.rest;
     t.q = q;
-    if (form.kind == EBB_DISTILL_PLAIN) {
+    if (kind == EBB_DISTILL_PLAIN) {
         t.value = form.forward * p * x - form.reverse * q * x;
         t.slope = form.forward * (q - p) - form.reverse * q * x;
         return t;
     }
     struct mixture m = mix(x, mixed, rest);
-    if (form.kind == EBB_DISTILL_JSD) {
+    if (kind == EBB_DISTILL_JSD) {
         t.slope = -rest * q * m.log_m_q;
         t.value = mixed * p * m.log_p_m + t.slope;
-    } else if (form.kind == EBB_DISTILL_SKEWED_FORWARD) {
+    } else if (kind == EBB_DISTILL_SKEWED_FORWARD) {
         t.value = p * m.log_p_m;
         t.slope = rest * (q - p * m.q_m);
     } else {
@@ -92,21 +95,21 @@ static __device__ __forceinline__ struct term make_term(const struct ebb_distill
     return t;
 }
 
-static __device__ __forceinline__ struct term see(const struct ebb_distill_form &form,
-                                                  const struct head &student,
-                                                  const struct head &teacher, float z,
-                                                  float teacher_z)
+template <enum ebb_distill_kind KIND>
+static __device__ __forceinline__ struct term
+see(const struct ebb_distill_form &form, const struct head &student, const struct head &teacher,
+    float z, float teacher_z)
 {
     float a = (z - student.max) * form.inverse;
     float b = (teacher_z - teacher.max) * form.inverse;
     /* Not fused with what comes after them: the same numbers must differ by 0. */
     float p = expf(b) * teacher.share, q = expf(a) * student.share;
-    return make_term(form, p, q, b - teacher.log_sum, a - student.log_sum);
+    return make_term(form, KIND, p, q, b - teacher.log_sum, a - student.log_sum);
 }
 
 /* CE's gradient by one logit, without its share. */
 static __device__ __forceinline__ float plain_slope(const struct plain_head &plain, float z,
-                                                    int64_t j)
+                                                    int32_t j)
 {
     float p = expf(z - plain.max) * plain.share;
     return j == plain.target ? p - 1.0f : p;
@@ -121,28 +124,24 @@ static __device__ struct head head_of(float max, double sum)
 }
 
 /* The target of the block's row; -1: there is none. */
-static __device__ int64_t target_of(const struct job &job, int64_t vocab)
+static __device__ int32_t target_of(const struct job &job)
 {
     int64_t token = job.label_rows[blockIdx.x];
-    int64_t target = token >= 0 && token < job.tokens ? job.targets[token] : -1;
-    return target < vocab ? target : -1;
+    int32_t target = token >= 0 && token < job.tokens ? job.targets[token] : -1;
+    return target >= 0 && target < job.vocab ? target : -1;
 }
 
 /* Fills in what the student's head says by itself; all threads. */
-static __device__ struct plain_head plain_result(const struct ebb_distill_form &form,
-                                                 const float *z, float max, double sum,
-                                                 int64_t target, struct ebb_distill_row *row,
-                                                 struct exchange *x)
+static __device__ struct plain_head plain_result(const struct ebb_vocab_row &z,
+                                                 const struct ebb_row_part &part,
+                                                 const struct ebb_row_facts &facts, int32_t target,
+                                                 struct ebb_distill_row *row)
 {
-    double plain_sum = form.tempered ? ebb_row_sum_exp(z, form.vocab, max, 1.0f, x->doubles) : sum;
-    float chosen = target >= 0 ? z[target] : NAN;
-    /* The first of equals wins. */
-    bool correct =
-        target >= 0 && chosen == max && !isnan(plain_sum) && !ebb_row_has(z, target, max);
+    double chosen = target >= 0 ? (double)z.z[target] : (double)NAN;
     row->label = 1;
-    row->correct = correct;
-    row->cross_entropy = log(plain_sum) + ((double)max - (double)chosen);
-    struct plain_head plain = {max, (float)(1.0 / plain_sum), target};
+    row->correct = ebb_target_is_first(z, part, facts.max, target);
+    row->cross_entropy = log(facts.plain) + ((double)facts.max - chosen);
+    struct plain_head plain = {facts.max, (float)(1.0 / facts.plain), target};
     return plain;
 }
 
@@ -157,42 +156,102 @@ static __device__ void combine(const struct ebb_distill_form &form, const struct
     if (form.kd > 0) row->loss += form.kd * row->divergence;
 }
 
-template <typename T>
-static __global__ void row_kernel(struct ebb_distill_form form, struct job job)
+/* What both heads say of the row that a block has. */
+struct pair {
+    struct ebb_vocab_row z, teacher_z;
+    struct head student, teacher;
+};
+
+/* The divergence and the sum of its slopes, the same in each thread. Backwards; what is behind the
+ * vocabulary is masked by both heads and adds 0. */
+template <enum ebb_distill_kind KIND>
+static __device__ void sum_terms(const struct ebb_distill_form &form, const struct pair &pair,
+                                 double *divergence, double *slopes, struct ebb_exchange *exchange)
 {
-    __shared__ struct exchange x;
-    const float *z = job.logits + (int64_t)blockIdx.x * job.stride;
-    const float *teacher_z = job.teacher + (int64_t)blockIdx.x * job.teacher_stride;
-    int64_t vocab = form.vocab;
-    struct ebb_distill_row row;
-    float max = ebb_row_max(z, vocab, x.floats), other = ebb_row_max(teacher_z, vocab, x.floats);
-    double sum = ebb_row_sum_exp(z, vocab, max, form.inverse, x.doubles);
-    struct head student = head_of(max, sum);
-    struct head teacher =
-        head_of(other, ebb_row_sum_exp(teacher_z, vocab, other, form.inverse, x.doubles));
-    struct plain_head plain = plain_result(form, z, max, sum, target_of(job, vocab), &row, &x);
     double value = 0, slope = 0;
-    for (int64_t j = threadIdx.x; j < vocab; j += blockDim.x) {
-        struct term t = see(form, student, teacher, z[j], teacher_z[j]);
-        value += (double)t.value;
-        slope += (double)t.slope;
+    for (int32_t quad = ebb_last_quad<QUADS>(pair.z.cols); quad >= 0;
+         quad -= ebb_quad_step<QUADS>()) {
+        float z[BATCH], teacher_z[BATCH], values = 0, all = 0;
+        ebb_load_quads<QUADS>(pair.z, quad, z);
+        ebb_load_quads<QUADS>(pair.teacher_z, quad, teacher_z);
+#pragma unroll
+        for (int e = 0; e < BATCH; e++) {
+            struct term t = see<KIND>(form, pair.student, pair.teacher, z[e], teacher_z[e]);
+            values += t.value;
+            all += t.slope;
+        }
+        value += (double)values;
+        slope += (double)all;
     }
-    combine(form, plain, ebb_block_sum(value, x.doubles), &row);
-    float slopes = (float)ebb_block_sum(slope, x.doubles);
+    *divergence = ebb_block_sum(value, exchange->doubles);
+    *slopes = ebb_block_sum(slope, exchange->doubles);
+}
+
+/* d may be z. */
+template <typename T, enum ebb_distill_kind KIND>
+static __device__ void write_gradient(const struct ebb_distill_form &form, const struct pair &pair,
+                                      const struct plain_head &plain, float slopes, T *d)
+{
+    bool kd = form.kd > 0, ce = form.ce > 0;
+    for (int32_t quad = (int32_t)threadIdx.x; 4 * quad < pair.z.cols;
+         quad += ebb_quad_step<QUADS>()) {
+        float z[BATCH], teacher_z[BATCH];
+        ebb_load_quads<QUADS>(pair.z, quad, z);
+        ebb_load_quads<QUADS>(pair.teacher_z, quad, teacher_z);
+#pragma unroll
+        for (int e = 0; e < BATCH; e++) {
+            float g = 0;
+            if (kd) {
+                struct term t = see<KIND>(form, pair.student, pair.teacher, z[e], teacher_z[e]);
+                g = form.kd_slope * (t.slope - t.q * slopes);
+            }
+            if (ce) g += form.ce_slope * plain_slope(plain, z[e], ebb_column(quad, e));
+            z[e] = g;
+        }
+        ebb_store_quads<QUADS>(pair.z, d, quad, z);
+    }
+}
+
+/* Finds both heads' largest logits and sums in one pass. */
+static __device__ struct plain_head see_heads(const struct ebb_distill_form &form,
+                                              const struct job &job, struct pair *pair,
+                                              struct ebb_distill_row *row,
+                                              struct ebb_exchange *exchange)
+{
+    struct ebb_row_part part = ebb_row_part(), teacher_part = part;
+    for (int32_t quad = (int32_t)threadIdx.x; 4 * quad < pair->z.cols;
+         quad += ebb_quad_step<EBB_QUADS>()) {
+        float z[EBB_BATCH], teacher_z[EBB_BATCH];
+        ebb_load_quads<EBB_QUADS>(pair->z, quad, z);
+        ebb_load_quads<EBB_QUADS>(pair->teacher_z, quad, teacher_z);
+        ebb_part_add(&part, z, quad, form.inverse, form.tempered);
+        ebb_part_add(&teacher_part, teacher_z, quad, form.inverse, false);
+    }
+    struct ebb_row_facts facts = ebb_row_facts(part, form.inverse, form.tempered, exchange);
+    struct ebb_row_facts teacher = ebb_row_facts(teacher_part, form.inverse, false, exchange);
+    pair->student = head_of(facts.max, facts.sum);
+    pair->teacher = head_of(teacher.max, teacher.sum);
+    return plain_result(pair->z, part, facts, target_of(job), row);
+}
+
+template <typename T, enum ebb_distill_kind KIND>
+static __global__ void __launch_bounds__(THREADS, 2)
+    row_kernel(struct ebb_distill_form form, struct job job)
+{
+    __shared__ struct ebb_exchange exchange;
+    struct ebb_distill_row row;
+    struct pair pair;
+    pair.z = ebb_vocab_row(job.logits, job.stride, job.vocab, job.aligned);
+    pair.teacher_z = ebb_vocab_row(job.teacher, job.teacher_stride, job.vocab, job.aligned);
+    struct plain_head plain = see_heads(form, job, &pair, &row, &exchange);
+    double divergence, slopes;
+    sum_terms<KIND>(form, pair, &divergence, &slopes, &exchange);
+    combine(form, plain, divergence, &row);
     if (threadIdx.x == 0) job.rows[blockIdx.x] = row;
     if (job.dlogits == NULL) return;
-    /* d may be z: every thread has read what others need before any of them writes. */
-    __syncthreads();
     T *d = (T *)job.dlogits + (int64_t)blockIdx.x * job.dstride;
-    for (int64_t j = threadIdx.x; j < job.cols; j += blockDim.x) {
-        float g = 0, at = z[j];
-        if (j < vocab && form.kd > 0) {
-            struct term t = see(form, student, teacher, at, teacher_z[j]);
-            g = form.kd_slope * (t.slope - t.q * slopes);
-        }
-        if (j < vocab && form.ce > 0) g += form.ce_slope * plain_slope(plain, at, j);
-        ebb_store(d + j, g);
-    }
+    write_gradient<T, KIND>(form, pair, plain, (float)slopes, d);
+    ebb_clear_columns(d, job.vocab, job.cols);
 }
 
 /* ---- a saved teacher ---- */
@@ -235,9 +294,9 @@ static __device__ __forceinline__ struct term topk_term(const struct ebb_distill
                                                         const struct others &others, int64_t i)
 {
     float log_p = i < top.k ? logprob(top, i) + top.shift : top.log_others;
-    float log_q = i < top.k ? (top.saved[i] - student.max) * form.inverse - student.log_sum
-                            : others.log_q;
-    return make_term(form, expf(log_p), expf(log_q), log_p, log_q);
+    float log_q =
+        i < top.k ? (top.saved[i] - student.max) * form.inverse - student.log_sum : others.log_q;
+    return make_term(form, form.kind, expf(log_p), expf(log_q), log_p, log_q);
 }
 
 /* Are all ids of the row tokens? */
@@ -262,72 +321,95 @@ template <typename T> static __device__ void spoil(const struct job &job)
 /* The gradient of all tokens as if they were among the others, whose slope together is `slope`;
  * then that of the k. z has the k masked; d may be z. */
 template <typename T>
-static __device__ void write_topk(const struct ebb_distill_form &form, const struct job &job,
-                                  const struct topk &top, const struct head &student,
-                                  const struct plain_head &plain, const struct others &others,
-                                  float slopes, const float *z)
+static __device__ void write_topk(const struct ebb_distill_form &form, const struct topk &top,
+                                  const struct head &student, const struct plain_head &plain,
+                                  const struct others &others, float slopes,
+                                  const struct ebb_vocab_row &row, T *d)
 {
-    T *d = (T *)job.dlogits + (int64_t)blockIdx.x * job.dstride;
+    bool kd = form.kd > 0, ce = form.ce > 0;
     float factor = 0;
     if (!top.all) {
         struct term t = topk_term(form, top, student, others, top.k);
         factor = form.kd_slope * (t.slope - t.q * slopes) * others.share;
     }
-    for (int64_t j = threadIdx.x; j < job.cols; j += blockDim.x) {
-        float g = 0, at = z[j];
-        if (j < form.vocab && form.kd > 0)
-            g = factor * expf((at - others.max) * form.inverse);
-        if (j < form.vocab && form.ce > 0) g += form.ce_slope * plain_slope(plain, at, j);
-        ebb_store(d + j, g);
+    for (int32_t quad = (int32_t)threadIdx.x; 4 * quad < row.cols;
+         quad += ebb_quad_step<EBB_QUADS>()) {
+        float z[EBB_BATCH];
+        ebb_load_quads<EBB_QUADS>(row, quad, z);
+#pragma unroll
+        for (int e = 0; e < EBB_BATCH; e++) {
+            float g = kd ? factor * expf((z[e] - others.max) * form.inverse) : 0.0f;
+            if (ce) g += form.ce_slope * plain_slope(plain, z[e], ebb_column(quad, e));
+            z[e] = g;
+        }
+        ebb_store_quads<EBB_QUADS>(row, d, quad, z);
     }
     __syncthreads();
     for (int64_t i = threadIdx.x; i < top.k; i += blockDim.x) {
         float g = 0;
-        if (form.kd > 0) {
+        if (kd) {
             struct term t = topk_term(form, top, student, others, i);
             g = form.kd_slope * (t.slope - t.q * slopes);
         }
-        if (form.ce > 0) g += form.ce_slope * plain_slope(plain, top.saved[i], top.ids[i]);
+        if (ce) g += form.ce_slope * plain_slope(plain, top.saved[i], top.ids[i]);
         ebb_store(d + top.ids[i], g);
     }
 }
 
-template <typename T>
-static __global__ void topk_kernel(struct ebb_distill_form form, struct job job)
+/* The block's row of what a saved teacher says. */
+static __device__ struct topk topk_of(const struct job &job, const float *saved)
 {
-    __shared__ struct exchange x;
-    __shared__ float saved[EBB_DISTILL_TOPK];
-    float *z = job.logits + (int64_t)blockIdx.x * job.stride;
-    int64_t vocab = form.vocab;
-    size_t place = (size_t)(blockIdx.x * job.logprobs_stride);
+    int64_t place = (int64_t)blockIdx.x * job.logprobs_stride;
     struct topk top = {job.k,
                        job.ids + (int64_t)blockIdx.x * job.ids_stride,
                        (const char *)job.logprobs + place * (job.logprobs_bf16 ? 2 : 4),
                        job.logprobs_bf16,
-                       job.k == vocab,
+                       job.k == job.vocab,
                        0,
                        0,
                        saved};
-    if (!ids_are_tokens(top, vocab)) {
+    return top;
+}
+
+/* What the student says of the others, once the k are taken out of the row. */
+static __device__ struct others see_others(const struct ebb_distill_form &form,
+                                           const struct ebb_vocab_row &row,
+                                           const struct head &student,
+                                           struct ebb_exchange *exchange)
+{
+    struct ebb_row_part part = ebb_read_row(row, form.inverse, false);
+    struct ebb_row_facts facts = ebb_row_facts(part, form.inverse, false, exchange);
+    struct others others = {facts.max, facts.sum > 0 ? (float)(1.0 / facts.sum) : 0.0f,
+                            (facts.max - student.max) * form.inverse +
+                                ((float)log(facts.sum) - student.log_sum)};
+    return others;
+}
+
+template <typename T>
+static __global__ void __launch_bounds__(THREADS, 2)
+    topk_kernel(struct ebb_distill_form form, struct job job)
+{
+    __shared__ struct ebb_exchange exchange;
+    __shared__ float saved[EBB_DISTILL_TOPK];
+    struct ebb_vocab_row z = ebb_vocab_row(job.logits, job.stride, job.vocab, job.aligned);
+    float *writable = job.logits + (int64_t)blockIdx.x * job.stride;
+    struct topk top = topk_of(job, saved);
+    if (!ids_are_tokens(top, job.vocab)) {
         spoil<T>(job);
         return;
     }
     struct ebb_distill_row row;
-    float max = ebb_row_max(z, vocab, x.floats);
-    double sum = ebb_row_sum_exp(z, vocab, max, form.inverse, x.doubles);
-    struct head student = head_of(max, sum);
-    struct plain_head plain = plain_result(form, z, max, sum, target_of(job, vocab), &row, &x);
+    struct ebb_row_part part = ebb_read_row(z, form.inverse, form.tempered);
+    struct ebb_row_facts facts = ebb_row_facts(part, form.inverse, form.tempered, &exchange);
+    struct head student = head_of(facts.max, facts.sum);
+    struct plain_head plain = plain_result(z, part, facts, target_of(job), &row);
     /* The k are taken out of the row while the others are looked at. */
-    for (int64_t i = threadIdx.x; i < top.k; i += blockDim.x) saved[i] = z[top.ids[i]];
+    for (int64_t i = threadIdx.x; i < top.k; i += blockDim.x) saved[i] = writable[top.ids[i]];
     __syncthreads();
-    for (int64_t i = threadIdx.x; i < top.k; i += blockDim.x) z[top.ids[i]] = -INFINITY;
+    for (int64_t i = threadIdx.x; i < top.k; i += blockDim.x) writable[top.ids[i]] = -INFINITY;
     __syncthreads();
-    float rest_max = ebb_row_max(z, vocab, x.floats);
-    double rest = ebb_row_sum_exp(z, vocab, rest_max, form.inverse, x.doubles);
-    struct others others = {rest_max, rest > 0 ? (float)(1.0 / rest) : 0.0f,
-                            (rest_max - max) * form.inverse +
-                                ((float)log(rest) - student.log_sum)};
-    see_teacher(&top, x.doubles);
+    struct others others = see_others(form, z, student, &exchange);
+    see_teacher(&top, exchange.doubles);
     double value = 0, slope = 0;
     int64_t count = top.all ? top.k : top.k + 1;
     for (int64_t i = threadIdx.x; i < count; i += blockDim.x) {
@@ -335,20 +417,26 @@ static __global__ void topk_kernel(struct ebb_distill_form form, struct job job)
         value += (double)t.value;
         slope += (double)t.slope;
     }
-    combine(form, plain, ebb_block_sum(value, x.doubles), &row);
-    float slopes = (float)ebb_block_sum(slope, x.doubles);
+    combine(form, plain, ebb_block_sum(value, exchange.doubles), &row);
+    float slopes = (float)ebb_block_sum(slope, exchange.doubles);
     if (threadIdx.x == 0) job.rows[blockIdx.x] = row;
-    if (job.dlogits != NULL) write_topk<T>(form, job, top, student, plain, others, slopes, z);
+    if (job.dlogits != NULL) {
+        T *d = (T *)job.dlogits + (int64_t)blockIdx.x * job.dstride;
+        write_topk(form, top, student, plain, others, slopes, z, d);
+        ebb_clear_columns(d, z.cols, job.cols);
+    }
     if (job.dlogits == (void *)job.logits) return;
     __syncthreads();
-    for (int64_t i = threadIdx.x; i < top.k; i += blockDim.x) z[top.ids[i]] = saved[i];
+    for (int64_t i = threadIdx.x; i < top.k; i += blockDim.x) writable[top.ids[i]] = saved[i];
 }
 
-/* One block: each thread adds a run of rows, then the threads' sums are added in order. */
+/* One block: each thread adds a run of rows, then the threads' sums are added in a fixed
+ * order. */
 static __global__ void sum_kernel(const struct ebb_distill_row *rows, int64_t count,
                                   struct ebb_sums *sums)
 {
-    __shared__ struct ebb_distill_row parts[SUM_THREADS];
+    __shared__ double doubles[32];
+    __shared__ int corrects[32];
     int64_t each = (count + SUM_THREADS - 1) / SUM_THREADS, first = threadIdx.x * each;
     int64_t end = first + each < count ? first + each : count;
     struct ebb_distill_row part = {0, 0, 0, 0, 0};
@@ -358,15 +446,11 @@ static __global__ void sum_kernel(const struct ebb_distill_row *rows, int64_t co
         part.divergence += rows[i].divergence;
         part.correct += rows[i].correct;
     }
-    parts[threadIdx.x] = part;
-    __syncthreads();
+    part.loss = ebb_block_sum(part.loss, doubles);
+    part.cross_entropy = ebb_block_sum(part.cross_entropy, doubles);
+    part.divergence = ebb_block_sum(part.divergence, doubles);
+    part.correct = ebb_block_sum((int)part.correct, corrects);
     if (threadIdx.x != 0) return;
-    for (int i = 1; i < SUM_THREADS; i++) {
-        part.loss += parts[i].loss;
-        part.cross_entropy += parts[i].cross_entropy;
-        part.divergence += parts[i].divergence;
-        part.correct += parts[i].correct;
-    }
     sums->loss += part.loss;
     sums->cross_entropy += part.cross_entropy;
     sums->divergence += part.divergence;
@@ -376,10 +460,16 @@ static __global__ void sum_kernel(const struct ebb_distill_row *rows, int64_t co
 
 /* ---- launchers ---- */
 
+static bool writes_f32(const struct ebb_view *dlogits)
+{
+    return !ebb_present(dlogits) || dlogits->dtype == EBB_F32;
+}
+
 /* What both ops have. */
 static struct job job_of(const struct ebb_op_env *env, const struct ebb_view *logits,
                          const struct ebb_view *targets, const struct ebb_view *label_rows,
-                         const struct ebb_view *dlogits, const struct ebb_view *scratch)
+                         const struct ebb_view *dlogits, const struct ebb_view *scratch,
+                         int64_t vocab)
 {
     const struct ebb_op_target target = {EBB_BACKEND_CUDA, 0};
     struct job job;
@@ -388,12 +478,16 @@ static struct job job_of(const struct ebb_op_env *env, const struct ebb_view *lo
     job.logits = ebb_data<float>(env, logits);
     job.stride = logits->stride;
     job.cols = logits->cols;
+    job.vocab = ebb_vocab_cols(vocab);
     job.targets = ebb_data<const int32_t>(env, targets);
     job.tokens = targets->cols;
     job.label_rows = ebb_data<const int32_t>(env, label_rows) + logits->row0;
     job.dlogits = ebb_view_data(env, dlogits);
     job.dstride = dlogits->stride;
     job.rows = ebb_data<struct ebb_distill_row>(env, scratch);
+    job.aligned = ebb_quads_aligned(job.logits, job.stride, 4) &&
+                  (job.dlogits == NULL ||
+                   ebb_quads_aligned(job.dlogits, job.dstride, writes_f32(dlogits) ? 4 : 2));
     return job;
 }
 
@@ -405,9 +499,24 @@ static enum ebb_status finish(const struct ebb_op_env *env, const struct job *jo
     return ebb_launched(env, op);
 }
 
-static bool writes_f32(const struct ebb_view *dlogits)
+template <typename T>
+static void launch_rows(const struct ebb_distill_form &form, const struct job &job, unsigned rows,
+                        cudaStream_t stream)
 {
-    return !ebb_present(dlogits) || dlogits->dtype == EBB_F32;
+    switch (form.kind) {
+    case EBB_DISTILL_PLAIN:
+        row_kernel<T, EBB_DISTILL_PLAIN><<<rows, THREADS, 0, stream>>>(form, job);
+        break;
+    case EBB_DISTILL_JSD:
+        row_kernel<T, EBB_DISTILL_JSD><<<rows, THREADS, 0, stream>>>(form, job);
+        break;
+    case EBB_DISTILL_SKEWED_FORWARD:
+        row_kernel<T, EBB_DISTILL_SKEWED_FORWARD><<<rows, THREADS, 0, stream>>>(form, job);
+        break;
+    case EBB_DISTILL_SKEWED_REVERSE:
+        row_kernel<T, EBB_DISTILL_SKEWED_REVERSE><<<rows, THREADS, 0, stream>>>(form, job);
+        break;
+    }
 }
 
 enum ebb_status ebb_distill_cuda(const struct ebb_op_env *env, const struct ebb_distill *args)
@@ -420,14 +529,15 @@ enum ebb_status ebb_distill_cuda(const struct ebb_op_env *env, const struct ebb_
     EBB_TRY(ebb_distill_check_teacher(env, args));
     int64_t rows = ebb_view_rows(env, logits);
     if (rows == 0) return EBB_OK;
-    struct job job =
-        job_of(env, logits, &args->targets, &args->label_rows, &args->dlogits, &args->scratch);
+    struct job job = job_of(env, logits, &args->targets, &args->label_rows, &args->dlogits,
+                            &args->scratch, form.vocab);
     job.teacher = ebb_data<const float>(env, &args->teacher);
     job.teacher_stride = args->teacher.stride;
+    job.aligned &= ebb_quads_aligned(job.teacher, job.teacher_stride, 4);
     if (writes_f32(&args->dlogits))
-        row_kernel<float><<<ebb_blocks(rows), THREADS, 0, ebb_stream(env)>>>(form, job);
+        launch_rows<float>(form, job, ebb_blocks(rows), ebb_stream(env));
     else
-        row_kernel<ebb_bf16><<<ebb_blocks(rows), THREADS, 0, ebb_stream(env)>>>(form, job);
+        launch_rows<ebb_bf16>(form, job, ebb_blocks(rows), ebb_stream(env));
     return finish(env, &job, rows, &args->sums, "distill");
 }
 
@@ -442,8 +552,8 @@ enum ebb_status ebb_distill_topk_cuda(const struct ebb_op_env *env,
     EBB_TRY(ebb_distill_check_topk(env, args));
     int64_t rows = ebb_view_rows(env, logits);
     if (rows == 0) return EBB_OK;
-    struct job job =
-        job_of(env, logits, &args->targets, &args->label_rows, &args->dlogits, &args->scratch);
+    struct job job = job_of(env, logits, &args->targets, &args->label_rows, &args->dlogits,
+                            &args->scratch, form.vocab);
     job.ids = ebb_data<const int32_t>(env, &args->ids);
     job.ids_stride = args->ids.stride;
     job.logprobs = ebb_view_data(env, &args->logprobs);

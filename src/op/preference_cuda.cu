@@ -7,14 +7,16 @@
 #include "op/preference_int.h"
 #include "op/vocab_cuda_int.cuh"
 
-enum { THREADS = 512, SUM_THREADS = 256 };
+enum { SUM_THREADS = 256 };
 
 /* ---- log-probabilities ---- */
 
 /* What the two ops about logits have. */
 struct rows {
     const float *logits;
-    int64_t stride, cols, vocab;
+    int64_t stride, cols;
+    int32_t vocab;
+    bool aligned;                        /* the rows of logits, and of their gradient */
     const int32_t *targets, *label_rows; /* the latter from the first row's label on */
     int64_t tokens;
 };
@@ -27,42 +29,37 @@ static __device__ int64_t target_of(const struct rows &rows)
     return target < rows.vocab ? target : -1;
 }
 
-static __global__ void logprob_kernel(struct rows rows, float *logprob)
+static __global__ void __launch_bounds__(EBB_VOCAB_THREADS, 3)
+    logprob_kernel(struct rows rows, float *logprob)
 {
-    __shared__ float maxima[32];
-    __shared__ double sums[32];
-    const float *z = rows.logits + (int64_t)blockIdx.x * rows.stride;
+    __shared__ struct ebb_exchange exchange;
+    struct ebb_vocab_row row = ebb_vocab_row(rows.logits, rows.stride, rows.vocab, rows.aligned);
     int64_t target = target_of(rows);
-    float max = ebb_row_max(z, rows.vocab, maxima);
-    double sum = ebb_row_sum_exp(z, rows.vocab, max, 1.0f, sums);
-    double chosen = target >= 0 ? (double)z[target] : (double)NAN;
-    if (threadIdx.x == 0) logprob[blockIdx.x] = (float)-(log(sum) + ((double)max - chosen));
+    struct ebb_row_part part = ebb_read_row(row, 1.0f, false);
+    struct ebb_row_facts facts = ebb_row_facts(part, 1.0f, false, &exchange);
+    if (threadIdx.x != 0) return;
+    double chosen = target >= 0 ? (double)row.z[target] : (double)NAN;
+    logprob[blockIdx.x] = (float)-(log(facts.sum) + ((double)facts.max - chosen));
 }
 
 template <typename T>
-static __global__ void backward_kernel(struct rows rows, const float *coefficients, T *dlogits,
-                                       int64_t dstride)
+static __global__ void __launch_bounds__(EBB_VOCAB_THREADS, 3)
+    backward_kernel(struct rows rows, const float *coefficients, T *dlogits, int64_t dstride)
 {
-    __shared__ float maxima[32];
-    __shared__ double sums[32];
-    const float *z = rows.logits + (int64_t)blockIdx.x * rows.stride;
+    __shared__ struct ebb_exchange exchange;
+    struct ebb_vocab_row row = ebb_vocab_row(rows.logits, rows.stride, rows.vocab, rows.aligned);
     T *d = dlogits + (int64_t)blockIdx.x * dstride;
     float coefficient = coefficients[blockIdx.x];
     if (coefficient == 0) {
-        for (int64_t j = threadIdx.x; j < rows.cols; j += blockDim.x) ebb_store(d + j, 0.0f);
+        ebb_clear_columns(d, 0, rows.cols);
         return;
     }
     int64_t target = target_of(rows);
     if (target < 0) coefficient = NAN;
-    float max = ebb_row_max(z, rows.vocab, maxima);
-    float share = (float)(1.0 / ebb_row_sum_exp(z, rows.vocab, max, 1.0f, sums));
-    /* d may be z: every thread has read what others need before any of them writes. */
-    __syncthreads();
-    for (int64_t j = threadIdx.x; j < rows.cols; j += blockDim.x) {
-        float p = j < rows.vocab ? expf(z[j] - max) * share : 0.0f;
-        if (j == target) p -= 1.0f;
-        ebb_store(d + j, j < rows.vocab ? p * -coefficient : 0.0f);
-    }
+    struct ebb_row_part part = ebb_read_row(row, 1.0f, false);
+    struct ebb_row_facts facts = ebb_row_facts(part, 1.0f, false, &exchange);
+    ebb_write_softmax(row, facts.max, (float)(1.0 / facts.sum), -coefficient, target, d);
+    ebb_clear_columns(d, row.cols, rows.cols);
 }
 
 /* ---- losses ---- */
@@ -199,13 +196,15 @@ static struct rows rows_of(const struct ebb_op_env *env, const struct ebb_view *
                            const struct ebb_view *targets, const struct ebb_view *label_rows,
                            int64_t vocab)
 {
-    struct rows rows = {ebb_data<const float>(env, logits),
-                        logits->stride,
-                        logits->cols,
-                        vocab,
-                        ebb_data<const int32_t>(env, targets),
-                        ebb_data<const int32_t>(env, label_rows) + logits->row0,
-                        targets->cols};
+    struct rows rows;
+    rows.logits = ebb_data<const float>(env, logits);
+    rows.stride = logits->stride;
+    rows.cols = logits->cols;
+    rows.vocab = ebb_vocab_cols(vocab);
+    rows.aligned = ebb_quads_aligned(rows.logits, rows.stride, 4);
+    rows.targets = ebb_data<const int32_t>(env, targets);
+    rows.label_rows = ebb_data<const int32_t>(env, label_rows) + logits->row0;
+    rows.tokens = targets->cols;
     return rows;
 }
 
@@ -218,7 +217,7 @@ enum ebb_status ebb_label_logprob_cuda(const struct ebb_op_env *env,
     int64_t count = ebb_view_rows(env, logits);
     if (count == 0) return EBB_OK;
     struct rows rows = rows_of(env, logits, &args->targets, &args->label_rows, args->vocab);
-    logprob_kernel<<<ebb_blocks(count), THREADS, 0, ebb_stream(env)>>>(
+    logprob_kernel<<<ebb_blocks(count), EBB_VOCAB_THREADS, 0, ebb_stream(env)>>>(
         rows, ebb_data<float>(env, &args->logprob) + logits->row0);
     return ebb_launched(env, "label_logprob");
 }
@@ -234,11 +233,13 @@ enum ebb_status ebb_label_logprob_backward_cuda(const struct ebb_op_env *env,
     if (count == 0) return EBB_OK;
     struct rows rows = rows_of(env, logits, &args->targets, &args->label_rows, args->vocab);
     const float *coefficient = ebb_data<const float>(env, &args->coefficient) + logits->row0;
-    if (dlogits->dtype == EBB_F32)
-        backward_kernel<<<ebb_blocks(count), THREADS, 0, ebb_stream(env)>>>(
+    bool f32 = dlogits->dtype == EBB_F32;
+    rows.aligned &= ebb_quads_aligned(ebb_view_data(env, dlogits), dlogits->stride, f32 ? 4 : 2);
+    if (f32)
+        backward_kernel<<<ebb_blocks(count), EBB_VOCAB_THREADS, 0, ebb_stream(env)>>>(
             rows, coefficient, ebb_data<float>(env, dlogits), dlogits->stride);
     else
-        backward_kernel<<<ebb_blocks(count), THREADS, 0, ebb_stream(env)>>>(
+        backward_kernel<<<ebb_blocks(count), EBB_VOCAB_THREADS, 0, ebb_stream(env)>>>(
             rows, coefficient, ebb_data<ebb_bf16>(env, dlogits), dlogits->stride);
     return ebb_launched(env, "label_logprob_backward");
 }

@@ -6,19 +6,21 @@
  * The first digit is sign, exponent and two bits more of a logit, so that a row's logits spread
  * over some tens of counters; later passes count only what agrees so far, and there are no more
  * once all of that is wanted. Only where equal logits must be told apart by id are there passes
- * over ids. A row is read five to nine times. SPDX-License-Identifier: Apache-2.0 */
+ * over ids. A row is read four to eight times. SPDX-License-Identifier: Apache-2.0 */
 #include "op/topk.h"
 
 #include "op/topk_int.h"
 #include "op/vocab_cuda_int.cuh"
 
-enum { THREADS = 512, DIGIT = 11, DIGITS = 1 << DIGIT, EACH = DIGITS / THREADS };
+enum { THREADS = EBB_VOCAB_THREADS, DIGIT = 11, DIGITS = 1 << DIGIT, EACH = DIGITS / THREADS };
 
 typedef unsigned long long rank_t;
 
-struct topk_row {
+struct topk_job {
     const float *logits;
-    int64_t stride, vocab, k;
+    int64_t stride, k;
+    int32_t vocab;
+    bool aligned;
     float inverse;
     int32_t *ids;
     int64_t ids_stride;
@@ -28,8 +30,7 @@ struct topk_row {
 
 /* What a block shares. */
 struct topk_space {
-    float floats[32];
-    double doubles[32];
+    struct ebb_exchange exchange;
     int32_t sums[32];
     int32_t counts[DIGITS];
     rank_t found[EBB_DISTILL_TOPK];
@@ -65,15 +66,22 @@ static __device__ int32_t sum_before(int32_t value, int32_t *shared)
 /* Counts the digit at `shift` of all ranks that agree with `prefix` in the bits of `mask`; then
  * finds the digit of the `wanted`-th best of them: space->digit, with how many are above it and how
  * many have it. */
-static __device__ void find_digit(const float *z, int64_t vocab, rank_t prefix, rank_t mask,
+static __device__ void find_digit(const struct ebb_vocab_row &row, rank_t prefix, rank_t mask,
                                   int shift, int32_t wanted, struct topk_space *space)
 {
     for (int i = threadIdx.x; i < DIGITS; i += THREADS) space->counts[i] = 0;
     __syncthreads();
-    for (int64_t j = threadIdx.x; j < vocab; j += THREADS) {
-        rank_t rank = rank_of(z[j], j);
-        if ((rank & mask) == prefix)
-            atomicAdd(&space->counts[(int)(rank >> shift) & (DIGITS - 1)], 1);
+    for (int32_t quad = (int32_t)threadIdx.x; 4 * quad < row.cols;
+         quad += ebb_quad_step<EBB_QUADS>()) {
+        float x[EBB_BATCH];
+        ebb_load_quads<EBB_QUADS>(row, quad, x);
+#pragma unroll
+        for (int e = 0; e < EBB_BATCH; e++) {
+            int32_t j = ebb_column(quad, e);
+            rank_t rank = rank_of(x[e], j);
+            if (j < row.cols && (rank & mask) == prefix)
+                atomicAdd(&space->counts[(int)(rank >> shift) & (DIGITS - 1)], 1);
+        }
     }
     __syncthreads();
     int top = DIGITS - 1 - EACH * (int)threadIdx.x; /* this thread's digits go down from it */
@@ -90,8 +98,26 @@ static __device__ void find_digit(const float *z, int64_t vocab, rank_t prefix, 
     __syncthreads();
 }
 
+/* Collects the ranks from `least` on. */
+static __device__ void collect(const struct ebb_vocab_row &row, rank_t least,
+                               struct topk_space *space)
+{
+    for (int32_t quad = (int32_t)threadIdx.x; 4 * quad < row.cols;
+         quad += ebb_quad_step<EBB_QUADS>()) {
+        float x[EBB_BATCH];
+        ebb_load_quads<EBB_QUADS>(row, quad, x);
+#pragma unroll
+        for (int e = 0; e < EBB_BATCH; e++) {
+            int32_t j = ebb_column(quad, e);
+            rank_t rank = rank_of(x[e], j);
+            if (j < row.cols && rank >= least) space->found[atomicAdd(&space->filled, 1)] = rank;
+        }
+    }
+    __syncthreads();
+}
+
 /* The least rank of the k best: exactly k are not below it. */
-static __device__ rank_t find_least(const float *z, int64_t vocab, int32_t k,
+static __device__ rank_t find_least(const struct ebb_vocab_row &row, int32_t k,
                                     struct topk_space *space)
 {
     rank_t prefix = 0, mask = 0;
@@ -101,7 +127,7 @@ static __device__ rank_t find_least(const float *z, int64_t vocab, int32_t k,
         shift -= bits;
         /* The last digit is a short one: what stands above it in DIGITS is of the prefix. */
         rank_t ones = ((rank_t)1 << bits) - 1;
-        find_digit(z, vocab, prefix, mask, shift, wanted, space);
+        find_digit(row, prefix, mask, shift, wanted, space);
         mask |= ones << shift;
         prefix |= ((rank_t)space->digit & ones) << shift;
         wanted -= space->above;
@@ -135,26 +161,23 @@ static __device__ void sort_found(rank_t *found, int32_t k)
     }
 }
 
-template <typename T> static __global__ void topk_kernel(struct topk_row row)
+template <typename T>
+static __global__ void __launch_bounds__(THREADS, 3) topk_kernel(struct topk_job job)
 {
     __shared__ struct topk_space space;
-    const float *z = row.logits + (int64_t)blockIdx.x * row.stride;
-    int32_t k = (int32_t)row.k;
-    float max = ebb_row_max(z, row.vocab, space.floats);
-    double log_sum = log(ebb_row_sum_exp(z, row.vocab, max, row.inverse, space.doubles));
+    struct ebb_vocab_row row = ebb_vocab_row(job.logits, job.stride, job.vocab, job.aligned);
+    int32_t k = (int32_t)job.k;
+    struct ebb_row_part part = ebb_read_row(row, job.inverse, false);
+    struct ebb_row_facts facts = ebb_row_facts(part, job.inverse, false, &space.exchange);
+    double log_sum = log(facts.sum);
     if (threadIdx.x == 0) space.filled = 0;
-    rank_t least = find_least(z, row.vocab, k, &space);
-    for (int64_t j = threadIdx.x; j < row.vocab; j += THREADS) {
-        rank_t rank = rank_of(z[j], j);
-        if (rank >= least) space.found[atomicAdd(&space.filled, 1)] = rank;
-    }
-    __syncthreads();
+    collect(row, find_least(row, k, &space), &space);
     sort_found(space.found, k);
-    int32_t *ids = row.ids + (int64_t)blockIdx.x * row.ids_stride;
-    T *logprobs = (T *)row.logprobs + (int64_t)blockIdx.x * row.logprobs_stride;
+    int32_t *ids = job.ids + (int64_t)blockIdx.x * job.ids_stride;
+    T *logprobs = (T *)job.logprobs + (int64_t)blockIdx.x * job.logprobs_stride;
     for (int32_t i = (int32_t)threadIdx.x; i < k; i += THREADS) {
         int32_t id = (int32_t) ~(uint32_t)space.found[i];
-        double scaled = ((double)z[id] - (double)max) * (double)row.inverse;
+        double scaled = ((double)row.z[id] - (double)facts.max) * (double)job.inverse;
         ids[i] = id;
         ebb_store(logprobs + i, (float)(scaled - log_sum));
     }
@@ -165,18 +188,20 @@ enum ebb_status ebb_topk_cuda(const struct ebb_op_env *env, const struct ebb_top
     EBB_TRY(ebb_topk_check(env, args));
     int64_t rows = ebb_view_rows(env, &args->logits);
     if (rows == 0) return EBB_OK;
-    struct topk_row row = {ebb_data<const float>(env, &args->logits),
-                           args->logits.stride,
-                           args->vocab,
-                           args->ids.cols,
-                           (float)(1 / args->temperature),
-                           ebb_data<int32_t>(env, &args->ids),
-                           args->ids.stride,
-                           ebb_view_data(env, &args->logprobs),
-                           args->logprobs.stride};
+    struct topk_job job;
+    job.logits = ebb_data<const float>(env, &args->logits);
+    job.stride = args->logits.stride;
+    job.k = args->ids.cols;
+    job.vocab = ebb_vocab_cols(args->vocab);
+    job.aligned = ebb_quads_aligned(job.logits, job.stride, 4);
+    job.inverse = (float)(1 / args->temperature);
+    job.ids = ebb_data<int32_t>(env, &args->ids);
+    job.ids_stride = args->ids.stride;
+    job.logprobs = ebb_view_data(env, &args->logprobs);
+    job.logprobs_stride = args->logprobs.stride;
     if (args->logprobs.dtype == EBB_F32)
-        topk_kernel<float><<<ebb_blocks(rows), THREADS, 0, ebb_stream(env)>>>(row);
+        topk_kernel<float><<<ebb_blocks(rows), THREADS, 0, ebb_stream(env)>>>(job);
     else
-        topk_kernel<ebb_bf16><<<ebb_blocks(rows), THREADS, 0, ebb_stream(env)>>>(row);
+        topk_kernel<ebb_bf16><<<ebb_blocks(rows), THREADS, 0, ebb_stream(env)>>>(job);
     return ebb_launched(env, "topk");
 }
