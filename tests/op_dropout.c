@@ -65,6 +65,40 @@ static void elements_are_dropped_as_philox_says(void **state)
     }
 }
 
+/* Where rows are aligned the GPU takes eight elements at a time. */
+static void aligned_rows_are_dropped_as_philox_says(void **state)
+{
+    (void)state;
+    static const int64_t widths[] = {8, 64, 1032, 3000};
+    for (int k = 0; k < 16; k++) {
+        struct op_test t;
+        op_test_start(&t);
+        enum ebb_dtype dtype = storage[k % 2];
+        int64_t rows = 5, cols = widths[k / 4];
+        struct ebb_dropout args = {.x = op_test_tensor(&t, dtype, rows, cols, cols + 8),
+                                   .y = op_test_tensor(&t, dtype, rows, cols, cols + 16),
+                                   .instance = 3,
+                                   .p = 0.3f,
+                                   .accumulate = k / 2 % 2};
+        op_test_live(&args.x, EBB_EXTENT_TOKENS, 3);
+        t.step.tokens = 3 + rows;
+        op_test_fill(&t, &args.x, -1, 1);
+        op_test_fill(&t, &args.y, 5, 6);
+        double *before = op_test_doubles(&t, &args.y);
+        assert_int_equal(op_test_run(&t, EBB_OP_dropout, &args), EBB_OK);
+        for (int64_t i = 0; i < rows; i++) {
+            for (int64_t j = 0; j < cols; j++) {
+                double m = oracle_factor(&t, 3, 0.3f, (uint64_t)((3 + i) * cols + j));
+                double exact = m * op_test_get(&t, &args.x, i, j);
+                if (args.accumulate) exact += before[i * cols + j];
+                op_test_close(&t, &args.y, i, j, exact, 2e-7, 0);
+            }
+        }
+        free(before);
+        op_test_end(&t);
+    }
+}
+
 static void the_dropped_share_is_p_and_the_mean_stays(void **state)
 {
     (void)state;
@@ -157,6 +191,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(elements_are_dropped_as_philox_says),
+        cmocka_unit_test(aligned_rows_are_dropped_as_philox_says),
         cmocka_unit_test(the_dropped_share_is_p_and_the_mean_stays),
         cmocka_unit_test(each_part_of_the_key_makes_another_mask),
         cmocka_unit_test(a_tile_has_the_mask_of_its_tokens),

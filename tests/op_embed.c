@@ -116,6 +116,49 @@ static void backward_adds_tokens_in_ascending_order(void **state)
     }
 }
 
+/* Where rows are aligned the GPU takes eight elements at a time. An id has more tokens than a block
+ * has threads. */
+static void aligned_rows_are_read_and_added_like_others(void **state)
+{
+    (void)state;
+    for (int k = 0; k < 2; k++) {
+        struct op_test t;
+        op_test_start(&t);
+        enum { TOKENS = 700, VOCAB = 30, COLS = 1032 };
+        enum ebb_dtype dtype = k ? EBB_BF16 : EBB_F32;
+        struct ebb_view ids = op_test_tensor(&t, EBB_I32, 1, TOKENS, TOKENS);
+        struct ebb_view table = op_test_tensor(&t, dtype, VOCAB, COLS, COLS);
+        struct ebb_view x = op_test_tensor(&t, dtype, TOKENS, COLS, COLS + 8);
+        struct ebb_view dtable = op_test_tensor(&t, EBB_F32, VOCAB, COLS, COLS);
+        struct ebb_view scratch =
+            op_test_scratch(&t, ebb_embed_backward_scratch(TOKENS, &t.target));
+        float *want = calloc(VOCAB * COLS, sizeof *want);
+        assert_non_null(want);
+        op_test_live(&x, EBB_EXTENT_TOKENS, 0);
+        t.step.tokens = TOKENS;
+        op_test_fill(&t, &table, -1, 1);
+        op_test_zero(&t, &dtable);
+        for (int64_t i = 0; i < TOKENS; i++)
+            op_test_set(&t, &ids, 0, i, (double)(i % 3 == 0 ? i % VOCAB : 7));
+        struct ebb_embed_forward forward = {.ids = ids, .table = table, .y = x};
+        assert_int_equal(op_test_run(&t, EBB_OP_embed_forward, &forward), EBB_OK);
+        struct ebb_embed_backward backward = {
+            .ids = ids, .dx = x, .dtable = dtable, .scratch = scratch};
+        assert_int_equal(op_test_run(&t, EBB_OP_embed_backward, &backward), EBB_OK);
+        for (int64_t i = 0; i < TOKENS; i++) {
+            int64_t id = (int64_t)op_test_get(&t, &ids, 0, i);
+            for (int64_t j = 0; j < COLS; j++) {
+                assert_true(op_test_get(&t, &x, i, j) == op_test_get(&t, &table, id, j));
+                want[id * COLS + j] += (float)op_test_get(&t, &x, i, j);
+            }
+        }
+        for (int64_t i = 0; i < VOCAB * COLS; i++)
+            assert_true(op_test_get(&t, &dtable, i / COLS, i % COLS) == (double)want[i]);
+        free(want);
+        op_test_end(&t);
+    }
+}
+
 static void no_tokens_change_nothing(void **state)
 {
     (void)state;
@@ -189,6 +232,7 @@ int main(void)
         cmocka_unit_test(forward_takes_the_row_of_each_id),
         cmocka_unit_test(a_tile_takes_its_own_tokens),
         cmocka_unit_test(backward_adds_tokens_in_ascending_order),
+        cmocka_unit_test(aligned_rows_are_read_and_added_like_others),
         cmocka_unit_test(no_tokens_change_nothing),
         cmocka_unit_test(an_id_outside_the_vocabulary_is_an_error_that_names_it),
         cmocka_unit_test(an_id_that_nobody_checked_reads_nan_and_adds_nothing),

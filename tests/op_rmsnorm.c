@@ -283,6 +283,165 @@ static void a_row_with_nan_stays_nan_and_zeros_stay_finite(void **state)
     op_test_end(&t);
 }
 
+/* Rows of these sizes are kept by a warp, by more threads, or are longer than they can keep; with
+ * a stride that is no multiple of 16 bytes the GPU loads them one element at a time. */
+static const int64_t widths[] = {8, 64, 896, 1024, 1032, 1100, 3584, 4096, 4104, 8200, 9001};
+enum { WIDTHS = sizeof widths / sizeof widths[0], ROWS = 18 };
+
+static void copy_view(struct op_test *t, const struct ebb_view *from, const struct ebb_view *to)
+{
+    for (int64_t i = 0; i < from->rows; i++) {
+        for (int64_t j = 0; j < from->cols; j++)
+            op_test_set(t, to, i, j, op_test_get(t, from, i, j));
+    }
+}
+
+static void assert_equal_views(struct op_test *t, const struct ebb_view *a,
+                               const struct ebb_view *b)
+{
+    for (int64_t i = 0; i < a->rows; i++) {
+        for (int64_t j = 0; j < a->cols; j++)
+            assert_true(op_test_get(t, a, i, j) == op_test_get(t, b, i, j));
+    }
+}
+
+static struct ebb_view row_of(const struct ebb_view *all, int64_t i)
+{
+    struct ebb_view row = *all;
+    row.offset += i * all->stride * ebb_dtype_bytes((enum ebb_dtype)all->dtype);
+    row.rows = 1;
+    return row;
+}
+
+static void forward_has_the_same_bits_for_any_stride_and_place(void **state)
+{
+    (void)state;
+    for (int k = 0; k < 2 * WIDTHS; k++) {
+        struct op_test t;
+        op_test_start(&t);
+        enum ebb_dtype dtype = k % 2 ? EBB_BF16 : EBB_F32;
+        int64_t cols = widths[k / 2], stride = (cols + 23) / 8 * 8;
+        struct ebb_rmsnorm_forward args = {.x = op_test_tensor(&t, dtype, ROWS, cols, stride),
+                                           .w = op_test_tensor(&t, dtype, 1, cols, cols),
+                                           .y = op_test_tensor(&t, dtype, ROWS, cols, stride),
+                                           .eps = (float)eps};
+        struct ebb_rmsnorm_forward odd = args;
+        odd.x = op_test_tensor(&t, dtype, ROWS, cols, cols + 1);
+        odd.y = op_test_tensor(&t, dtype, ROWS, cols, cols + 3);
+        op_test_fill(&t, &args.x, -2, 3);
+        op_test_fill(&t, &args.w, 0.5, 1.5);
+        copy_view(&t, &args.x, &odd.x);
+        assert_int_equal(op_test_run(&t, EBB_OP_rmsnorm_forward, &args), EBB_OK);
+        assert_int_equal(op_test_run(&t, EBB_OP_rmsnorm_forward, &odd), EBB_OK);
+        assert_equal_views(&t, &args.y, &odd.y);
+        double *x = op_test_doubles(&t, &args.x), *w = op_test_doubles(&t, &args.w);
+        for (int64_t i = 0; i < ROWS; i++) {
+            double r = oracle_scale(x + i * cols, cols);
+            for (int64_t j = 0; j < cols; j++)
+                op_test_close(&t, &args.y, i, j, x[i * cols + j] * r * w[j],
+                              dtype == EBB_BF16 ? 0x1.02p-8 : 4e-7, 0);
+        }
+        struct ebb_rmsnorm_forward alone = args; /* and in place */
+        alone.x = alone.y = row_of(&args.x, ROWS - 1);
+        assert_int_equal(op_test_run(&t, EBB_OP_rmsnorm_forward, &alone), EBB_OK);
+        struct ebb_view last = row_of(&args.y, ROWS - 1);
+        assert_equal_views(&t, &alone.y, &last);
+        free(x), free(w);
+        op_test_end(&t);
+    }
+}
+
+/* dx and dw of the formula in double, from what `b` was before the op. */
+static void assert_backward(const struct backward *b, double dx_bound)
+{
+    const struct op_test *t = &b->t;
+    int64_t cols = b->args.x.cols, rows = b->args.x.rows;
+    double *dw = calloc((size_t)cols, sizeof *dw), *size = calloc((size_t)cols, sizeof *size);
+    assert_non_null(dw), assert_non_null(size);
+    for (int64_t i = 0; i < rows; i++) {
+        const double *x = b->x + i * cols, *dy = b->dy + i * cols;
+        double r = oracle_scale(x, cols), mean = 0;
+        for (int64_t j = 0; j < cols; j++) mean += dy[j] * b->w[j] * (x[j] * r) / (double)cols;
+        for (int64_t j = 0; j < cols; j++) {
+            double exact = r * (dy[j] * b->w[j] - x[j] * r * mean), term = dy[j] * x[j] * r;
+            if (!b->args.overwrite) exact += b->dx[i * cols + j];
+            op_test_close(t, &b->args.dx, i, j, exact, 4e-7, dx_bound);
+            dw[j] += term;
+            size[j] += fabs(term);
+        }
+    }
+    for (int64_t j = 0; j < cols; j++)
+        op_test_close(t, &b->args.dw, 0, j, b->dw[j] + dw[j], 0, 1e-6 * (1 + size[j]));
+    free(dw), free(size);
+}
+
+static void backward_has_the_same_bits_for_any_stride_and_place(void **state)
+{
+    (void)state;
+    for (int k = 0; k < 4 * WIDTHS; k++) {
+        struct backward b;
+        struct op_test *t = &b.t;
+        enum ebb_dtype dtype = k % 2 ? EBB_BF16 : EBB_F32;
+        int64_t cols = widths[k / 4], stride = (cols + 23) / 8 * 8;
+        prepare(&b, dtype, ROWS, cols, k / 2 % 2);
+        struct ebb_rmsnorm_backward even = b.args;
+        struct ebb_view *const to[] = {&even.x, &even.dy, &even.dx};
+        const struct ebb_view *const from[] = {&b.args.x, &b.args.dy, &b.args.dx};
+        for (int v = 0; v < 3; v++) {
+            *to[v] = op_test_tensor(t, dtype, ROWS, cols, stride);
+            copy_view(t, from[v], to[v]);
+        }
+        even.dw = op_test_tensor(t, EBB_F32, 1, cols, cols);
+        copy_view(t, &b.args.dw, &even.dw);
+        struct ebb_view last_x = row_of(&even.x, ROWS - 1), last_dy = row_of(&even.dy, ROWS - 1);
+        assert_int_equal(op_test_run(t, EBB_OP_rmsnorm_backward, &b.args), EBB_OK);
+        assert_int_equal(op_test_run(t, EBB_OP_rmsnorm_backward, &even), EBB_OK);
+        assert_equal_views(t, &b.args.dx, &even.dx);
+        assert_equal_views(t, &b.args.dw, &even.dw);
+        assert_backward(&b, 1e-6);
+        struct ebb_rmsnorm_backward alone = even; /* without dw, and dx is dy */
+        alone.x = last_x;
+        alone.dy = alone.dx = last_dy;
+        alone.dw = alone.scratch = ebb_view_none();
+        alone.overwrite = 1;
+        assert_int_equal(op_test_run(t, EBB_OP_rmsnorm_backward, &alone), EBB_OK);
+        struct ebb_view last = row_of(&even.dx, ROWS - 1);
+        if (b.args.overwrite) assert_equal_views(t, &alone.dx, &last);
+        finish(&b);
+    }
+}
+
+static void squares_beyond_or_below_fp32_count(void **state)
+{
+    (void)state;
+    op_test_gpu_only("the CPU adds the squares of a chunk in fp32");
+    static const double large[] = {1e20, 1e-25, 3e-15, 1e30, 0};
+    for (int k = 0; k < 2 * WIDTHS; k++) {
+        struct backward b;
+        enum ebb_dtype dtype = k % 2 ? EBB_BF16 : EBB_F32;
+        int64_t cols = widths[k / 2];
+        prepare(&b, dtype, 6, cols, 1);
+        for (int64_t i = 0; i < 5; i++) { /* the last row stays as it is */
+            for (int64_t j = 0; j < cols; j++)
+                op_test_set(&b.t, &b.args.x, i, j, large[i] * b.x[i * cols + j]);
+        }
+        struct ebb_rmsnorm_forward forward = {
+            .x = b.args.x, .w = b.args.w, .y = b.args.dx, .eps = (float)eps};
+        free(b.x);
+        b.x = op_test_doubles(&b.t, &b.args.x);
+        assert_int_equal(op_test_run(&b.t, EBB_OP_rmsnorm_forward, &forward), EBB_OK);
+        for (int64_t i = 0; i < 6; i++) {
+            double r = oracle_scale(b.x + i * cols, cols);
+            for (int64_t j = 0; j < cols; j++)
+                op_test_close(&b.t, &b.args.dx, i, j, b.x[i * cols + j] * r * b.w[j],
+                              dtype == EBB_BF16 ? 0x1.02p-8 : 4e-7, 1e-40);
+        }
+        assert_int_equal(op_test_run(&b.t, EBB_OP_rmsnorm_backward, &b.args), EBB_OK);
+        assert_backward(&b, 2e-4); /* r is up to 316 where x is small */
+        finish(&b);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -294,6 +453,9 @@ int main(void)
         cmocka_unit_test(backward_may_write_over_dy_and_needs_no_dw),
         cmocka_unit_test(only_live_rows_are_touched),
         cmocka_unit_test(a_row_with_nan_stays_nan_and_zeros_stay_finite),
+        cmocka_unit_test(forward_has_the_same_bits_for_any_stride_and_place),
+        cmocka_unit_test(backward_has_the_same_bits_for_any_stride_and_place),
+        cmocka_unit_test(squares_beyond_or_below_fp32_count),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

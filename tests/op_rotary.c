@@ -24,24 +24,26 @@ static const struct {
              {EBB_BF16, 5, 2, 1, 256}};
 enum { SIZES = sizeof sizes / sizeof sizes[0] };
 
-static void prepare(struct setup *s, int size, bool norms)
+/* `x_beyond` and `y_beyond`: elements of a row behind its columns. */
+static void prepare_sized(struct setup *s, enum ebb_dtype dtype, int64_t rows, int64_t heads,
+                          int64_t kv_heads, int64_t dim, bool norms, int64_t x_beyond,
+                          int64_t y_beyond)
 {
     struct op_test *t = &s->t;
     op_test_start(t);
-    enum ebb_dtype dtype = sizes[size].dtype;
-    s->rows = sizes[size].rows;
-    s->heads = sizes[size].heads;
-    s->kv_heads = sizes[size].kv_heads;
-    s->dim = sizes[size].dim;
+    s->rows = rows;
+    s->heads = heads;
+    s->kv_heads = kv_heads;
+    s->dim = dim;
     s->used = (s->heads + s->kv_heads) * s->dim;
     s->norms = norms;
     int64_t all = s->used + s->kv_heads * s->dim; /* v stands behind k */
-    s->x = op_test_tensor(t, dtype, s->rows, all, all + 3);
+    s->x = op_test_tensor(t, dtype, s->rows, all, all + x_beyond);
     s->positions = op_test_tensor(t, EBB_I32, 1, s->rows, s->rows);
     s->table = op_test_tensor(t, EBB_F32, POSITIONS, s->dim, s->dim);
     s->q_norm = norms ? op_test_tensor(t, dtype, 1, s->dim, s->dim) : ebb_view_none();
     s->k_norm = norms ? op_test_tensor(t, dtype, 1, s->dim, s->dim) : ebb_view_none();
-    s->y = op_test_tensor(t, dtype, s->rows, all, all + 1);
+    s->y = op_test_tensor(t, dtype, s->rows, all, all + y_beyond);
     s->dq_norm = norms ? op_test_tensor(t, EBB_F32, 1, s->dim, s->dim) : ebb_view_none();
     s->dk_norm = norms ? op_test_tensor(t, EBB_F32, 1, s->dim, s->dim) : ebb_view_none();
     int64_t bytes = ebb_rotary_backward_scratch(s->rows, s->dim, norms, &t->target);
@@ -67,6 +69,12 @@ static void prepare(struct setup *s, int size, bool norms)
         op_test_fill(t, &s->dq_norm, -1, 1);
         op_test_fill(t, &s->dk_norm, -1, 1);
     }
+}
+
+static void prepare(struct setup *s, int size, bool norms)
+{
+    prepare_sized(s, sizes[size].dtype, sizes[size].rows, sizes[size].heads, sizes[size].kv_heads,
+                  sizes[size].dim, norms, 3, 1);
 }
 
 static struct ebb_rotary_forward forward_of(const struct setup *s)
@@ -155,6 +163,93 @@ static void forward_agrees_with_the_formula(void **state)
         }
         free(x), free(y_before), free(qw), free(kw), free(apart);
         op_test_end(&s.t);
+    }
+}
+
+/* Heads whose halves consist of eights, which the GPU takes at a time where rows are aligned, as
+ * they are here; and others. */
+static const struct {
+    enum ebb_dtype dtype;
+    int64_t rows, heads, kv_heads, dim;
+} aligned_sizes[] = {{EBB_BF16, 11, 28, 4, 128}, {EBB_BF16, 7, 14, 2, 64}, {EBB_F32, 3, 3, 1, 16},
+                     {EBB_F32, 6, 4, 2, 128},    {EBB_BF16, 5, 2, 1, 256}, {EBB_BF16, 3, 2, 1, 96},
+                     {EBB_F32, 3, 2, 1, 80},     {EBB_BF16, 3, 2, 1, 24}};
+enum { ALIGNED = sizeof aligned_sizes / sizeof aligned_sizes[0] };
+
+static void copy_view(struct op_test *t, const struct ebb_view *from, const struct ebb_view *to)
+{
+    for (int64_t i = 0; i < from->rows; i++) {
+        for (int64_t j = 0; j < from->cols; j++)
+            op_test_set(t, to, i, j, op_test_get(t, from, i, j));
+    }
+}
+
+static void assert_equal_columns(const struct op_test *t, const struct ebb_view *a,
+                                 const struct ebb_view *b, int64_t columns)
+{
+    for (int64_t i = 0; i < a->rows; i++) {
+        for (int64_t j = 0; j < columns; j++)
+            assert_true(op_test_get(t, a, i, j) == op_test_get(t, b, i, j));
+    }
+}
+
+static void aligned_rows_have_the_bits_of_others(void **state)
+{
+    (void)state;
+    for (int k = 0; k < 2 * ALIGNED; k++) {
+        struct setup s;
+        prepare_sized(&s, aligned_sizes[k / 2].dtype, aligned_sizes[k / 2].rows,
+                      aligned_sizes[k / 2].heads, aligned_sizes[k / 2].kv_heads,
+                      aligned_sizes[k / 2].dim, k % 2, 8, 16);
+        struct op_test *t = &s.t;
+        int64_t all = s.x.cols;
+        struct ebb_view x = op_test_tensor(t, (enum ebb_dtype)s.x.dtype, s.rows, all, all + 1);
+        struct ebb_view y = op_test_tensor(t, (enum ebb_dtype)s.x.dtype, s.rows, all, all + 3);
+        x.extent = y.extent = EBB_EXTENT_TOKENS;
+        struct ebb_rotary_forward forward = forward_of(&s), odd = forward;
+        copy_view(t, &s.x, &x);
+        copy_view(t, &s.y, &y);
+        odd.x = x;
+        odd.y = y;
+        assert_int_equal(op_test_run(t, EBB_OP_rotary_forward, &forward), EBB_OK);
+        assert_int_equal(op_test_run(t, EBB_OP_rotary_forward, &odd), EBB_OK);
+        assert_equal_columns(t, &s.y, &y, s.used);
+        double *values = op_test_doubles(t, &s.x);
+        double *w = s.norms ? op_test_doubles(t, &s.q_norm) : NULL;
+        for (int64_t i = 0; i < s.rows; i++) {
+            int64_t position = (int64_t)op_test_get(t, &s.positions, 0, i);
+            for (int64_t h = 0; h < s.heads; h++) {
+                double exact[256];
+                oracle(&s, values + i * all + h * s.dim, w, position, exact);
+                for (int64_t j = 0; j < s.dim; j++)
+                    op_test_close(t, &s.y, i, h * s.dim + j, exact[j], 3e-7, 8e-7);
+            }
+        }
+        struct ebb_rotary_backward backward = backward_of(&s), odd_backward = backward;
+        odd_backward.dy = y;
+        if (s.norms) {
+            odd_backward.x = x;
+            odd_backward.dq_norm = op_test_tensor(t, EBB_F32, 1, s.dim, s.dim);
+            odd_backward.dk_norm = op_test_tensor(t, EBB_F32, 1, s.dim, s.dim);
+            copy_view(t, &s.dq_norm, &odd_backward.dq_norm);
+            copy_view(t, &s.dk_norm, &odd_backward.dk_norm);
+        }
+        assert_int_equal(op_test_run(t, EBB_OP_rotary_backward, &backward), EBB_OK);
+        assert_int_equal(op_test_run(t, EBB_OP_rotary_backward, &odd_backward), EBB_OK);
+        assert_equal_columns(t, &s.y, &y, s.used);
+        if (s.norms) {
+            assert_equal_columns(t, &s.dq_norm, &odd_backward.dq_norm, s.dim);
+            assert_equal_columns(t, &s.dk_norm, &odd_backward.dk_norm, s.dim);
+        }
+        if (!s.norms) { /* back where it came from */
+            for (int64_t i = 0; i < s.rows * all; i++) {
+                if (i % all < s.used)
+                    op_test_close(t, &s.y, i / all, i % all, values[i], 0,
+                                  s.x.dtype == EBB_BF16 ? 0.025 : 2e-6);
+            }
+        }
+        free(values), free(w);
+        op_test_end(t);
     }
 }
 
@@ -349,6 +444,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(forward_agrees_with_the_formula),
+        cmocka_unit_test(aligned_rows_have_the_bits_of_others),
         cmocka_unit_test(backward_agrees_with_finite_differences),
         cmocka_unit_test(backward_is_the_same_for_any_number_of_threads_and_adds),
         cmocka_unit_test(without_positions_the_cache_counts),

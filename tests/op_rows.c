@@ -70,6 +70,31 @@ static void gather_and_scatter_are_inverse(void **state)
     }
 }
 
+/* Rows of a warp, of a block, and longer ones; in words of each size. */
+static void rows_of_any_length_and_alignment_are_copied(void **state)
+{
+    (void)state;
+    static const int64_t widths[] = {1, 6, 8, 127, 896, 1024, 1025, 4104, 9002};
+    static const int32_t where[] = {4, 0, 6, 2, 9};
+    for (size_t k = 0; k < 2 * sizeof widths / sizeof widths[0]; k++) {
+        struct op_test t;
+        op_test_start(&t);
+        int64_t cols = widths[k / 2];
+        struct ebb_view x = op_test_tensor(&t, storage[k % 2], 10, cols, cols + 8);
+        struct ebb_view y = op_test_tensor(&t, storage[k % 2], 5, cols, cols + 16);
+        struct ebb_view rows = op_test_tensor(&t, EBB_I32, 1, 5, 5);
+        for (int64_t i = 0; i < 5; i++) op_test_set(&t, &rows, 0, i, where[i]);
+        op_test_fill(&t, &x, -1, 1);
+        struct ebb_gather_rows gather = {.x = x, .rows = rows, .y = y};
+        assert_int_equal(op_test_run(&t, EBB_OP_gather_rows, &gather), EBB_OK);
+        for (int64_t i = 0; i < 5; i++) {
+            assert_memory_equal(op_test_at(&t, &y, i, 0), op_test_at(&t, &x, where[i], 0),
+                                (size_t)(cols * ebb_dtype_bytes(storage[k % 2])));
+        }
+        op_test_end(&t);
+    }
+}
+
 static void a_row_outside_the_matrix_is_an_error_that_names_it(void **state)
 {
     (void)state;
@@ -169,6 +194,32 @@ static void column_sum_adds_rows_in_ascending_order(void **state)
     }
 }
 
+/* Aligned rows, of which the GPU takes eight elements at a time; and more parts of the rows than
+ * are added at a time. */
+static void column_sum_of_aligned_rows_has_the_same_order(void **state)
+{
+    (void)state;
+    static const int64_t sizes[][2] = {{37, 520}, {2100, 40}, {4200, 8}, {17, 1032}};
+    for (size_t k = 0; k < 2 * sizeof sizes / sizeof sizes[0]; k++) {
+        struct op_test t;
+        op_test_start(&t);
+        int64_t rows = sizes[k / 2][0], cols = sizes[k / 2][1];
+        struct ebb_column_sum sum = {.x = op_test_tensor(&t, storage[k % 2], rows, cols, cols + 8),
+                                     .y = op_test_tensor(&t, EBB_F32, 1, cols, cols)};
+        sum.scratch = op_test_scratch(&t, ebb_column_sum_scratch(rows, cols, &t.target));
+        op_test_fill(&t, &sum.x, -1, 1);
+        op_test_fill(&t, &sum.y, -1, 1);
+        double *before = op_test_doubles(&t, &sum.y);
+        assert_int_equal(op_test_run(&t, EBB_OP_column_sum, &sum), EBB_OK);
+        for (int64_t j = 0; j < cols; j++) {
+            float want = expected_sum(&t, &sum.x, j, (float)before[j]);
+            assert_true(op_test_get(&t, &sum.y, 0, j) == (double)want);
+        }
+        free(before);
+        op_test_end(&t);
+    }
+}
+
 static void column_sum_of_nothing_adds_nothing(void **state)
 {
     (void)state;
@@ -237,9 +288,11 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(fill_sets_live_rows_to_zero_and_no_others),
         cmocka_unit_test(gather_and_scatter_are_inverse),
+        cmocka_unit_test(rows_of_any_length_and_alignment_are_copied),
         cmocka_unit_test(a_row_outside_the_matrix_is_an_error_that_names_it),
         cmocka_unit_test(a_row_that_nobody_checked_is_left_alone),
         cmocka_unit_test(column_sum_adds_rows_in_ascending_order),
+        cmocka_unit_test(column_sum_of_aligned_rows_has_the_same_order),
         cmocka_unit_test(column_sum_of_nothing_adds_nothing),
         cmocka_unit_test(store_rows_appends_to_the_cache_or_says_that_it_is_full),
         cmocka_unit_test(copy_rows_copies_bits),

@@ -87,6 +87,47 @@ static void backward_agrees_with_finite_differences(void **state)
     }
 }
 
+/* Where rows are aligned the GPU takes eight elements at a time. */
+static void aligned_rows_have_the_bits_of_others(void **state)
+{
+    (void)state;
+    static const int64_t widths[] = {8, 600, 1032, 2050};
+    for (int k = 0; k < 8; k++) {
+        struct op_test t;
+        op_test_start(&t);
+        enum ebb_dtype dtype = k % 2 ? EBB_BF16 : EBB_F32;
+        int64_t width = widths[k / 2], rows = 5;
+        struct ebb_view x[2], y[2], dx[2];
+        for (int odd = 0; odd < 2; odd++) {
+            x[odd] = op_test_tensor(&t, dtype, rows, 2 * width, 2 * width + (odd ? 1 : 8));
+            y[odd] = op_test_tensor(&t, dtype, rows, width, width + (odd ? 3 : 16));
+            dx[odd] = op_test_tensor(&t, dtype, rows, 2 * width, 2 * width + (odd ? 5 : 0));
+        }
+        op_test_fill(&t, &x[0], -12, 12);
+        for (int64_t i = 0; i < rows; i++) {
+            for (int64_t j = 0; j < 2 * width; j++)
+                op_test_set(&t, &x[1], i, j, op_test_get(&t, &x[0], i, j));
+        }
+        for (int odd = 0; odd < 2; odd++) {
+            struct ebb_swiglu_forward forward = {.x = x[odd], .y = y[odd]};
+            assert_int_equal(op_test_run(&t, EBB_OP_swiglu_forward, &forward), EBB_OK);
+            struct ebb_swiglu_backward backward = {.x = x[odd], .dy = y[odd], .dx = dx[odd]};
+            assert_int_equal(op_test_run(&t, EBB_OP_swiglu_backward, &backward), EBB_OK);
+        }
+        for (int64_t i = 0; i < rows; i++) {
+            for (int64_t j = 0; j < width; j++) {
+                double exact =
+                    oracle(op_test_get(&t, &x[0], i, j), op_test_get(&t, &x[0], i, width + j));
+                op_test_close(&t, &y[0], i, j, exact, 4e-7, 0);
+                assert_true(op_test_get(&t, &y[0], i, j) == op_test_get(&t, &y[1], i, j));
+            }
+            for (int64_t j = 0; j < 2 * width; j++)
+                assert_true(op_test_get(&t, &dx[0], i, j) == op_test_get(&t, &dx[1], i, j));
+        }
+        op_test_end(&t);
+    }
+}
+
 static void extreme_gates_give_limits_and_nan_stays_nan(void **state)
 {
     (void)state;
@@ -146,6 +187,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(forward_agrees_with_the_formula),
         cmocka_unit_test(backward_agrees_with_finite_differences),
+        cmocka_unit_test(aligned_rows_have_the_bits_of_others),
         cmocka_unit_test(extreme_gates_give_limits_and_nan_stays_nan),
         cmocka_unit_test(only_live_rows_are_touched),
     };

@@ -106,21 +106,39 @@ template <typename T> static inline T *ebb_data(const struct ebb_op_env *env,
 
 /* ---- sums of rows: parts of EBB_CUDA_PART_ROWS rows into lines, then the lines --------------- */
 
-/* sum[j] += the column's values in all lines, in ascending order. */
-static __global__ void ebb_add_lines_kernel(const float *lines, int64_t count, int64_t stride,
-                                            int64_t cols, float *sum)
+/* sum[j] += the column's values in all lines, in ascending order. A block has 32 columns: all its
+ * threads fetch EBB_LINES lines of them, so that many loads are in flight, and a warp adds. */
+enum { EBB_LINES = 128, EBB_LINE_WARPS = 8 };
+
+static __global__ void __launch_bounds__(32 * EBB_LINE_WARPS)
+    ebb_add_lines_kernel(const float *lines, int64_t count, int64_t stride, int64_t cols,
+                         float *sum)
 {
-    int64_t j = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
-    if (j >= cols) return;
-    float value = sum[j];
-    for (int64_t i = 0; i < count; i++) value += lines[i * stride + j];
-    sum[j] = value;
+    __shared__ float some[EBB_LINES][32];
+    int64_t j = (int64_t)blockIdx.x * 32 + threadIdx.x;
+    float value = threadIdx.y == 0 && j < cols ? sum[j] : 0.0f;
+    for (int64_t first = 0; first < count; first += EBB_LINES) {
+        int n = count - first < EBB_LINES ? (int)(count - first) : EBB_LINES;
+#pragma unroll
+        for (int k = 0; k < EBB_LINES / EBB_LINE_WARPS; k++) {
+            int i = k * EBB_LINE_WARPS + (int)threadIdx.y;
+            if (i < n && j < cols) some[i][threadIdx.x] = lines[(first + i) * stride + j];
+        }
+        __syncthreads();
+        if (threadIdx.y == 0 && j < cols) {
+#pragma unroll 16
+            for (int i = 0; i < n; i++) value += some[i][threadIdx.x];
+        }
+        __syncthreads();
+    }
+    if (threadIdx.y == 0 && j < cols) sum[j] = value;
 }
 
 static inline void ebb_add_lines(const struct ebb_op_env *env, const float *lines, int64_t count,
                                  int64_t stride, int64_t cols, float *sum)
 {
-    ebb_add_lines_kernel<<<ebb_blocks(ebb_ceil_div(cols, 128)), 128, 0, ebb_stream(env)>>>(
+    const dim3 block(32, EBB_LINE_WARPS);
+    ebb_add_lines_kernel<<<ebb_blocks(ebb_ceil_div(cols, 32)), block, 0, ebb_stream(env)>>>(
         lines, count, stride, cols, sum);
 }
 

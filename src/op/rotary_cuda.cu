@@ -1,12 +1,12 @@
-/* Rotary position embedding on the GPU: a warp a head of a row. The norms' gradients are summed
- * first, while dy is still there, in parts of EBB_CUDA_PART_ROWS rows. Positions are the host's to
- * check.
+/* Rotary position embedding on the GPU: a thread eight pairs of a head, or, where a head does not
+ * consist of such (in_eights), a warp a head. The norms' gradients are summed first, while dy is
+ * still there, in parts of EBB_CUDA_PART_ROWS rows. Positions are the host's to check.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op/rotary.h"
 
-#include "op/cuda_int.cuh"
+#include "op/vector_cuda_int.cuh"
 
-enum { WARPS = 8, LARGEST_HEAD = 1024 };
+enum { WARPS = 8, THREADS = 256, LARGEST_HEAD = 1024 };
 
 /* What both directions know of a call. */
 template <typename T> struct call {
@@ -109,30 +109,223 @@ template <typename T> static __global__ void backward_kernel(struct call<T> c)
     }
 }
 
-/* One block a part of the rows and one of q and k; a thread an element of a head. Rows, then heads,
- * ascending. */
-template <typename T> static __global__ void norm_sum_kernel(struct call<T> c, float *lines)
+/* ---- eight pairs a thread -------------------------------------------------------------------- */
+
+/* Pairs j to j + 7 of a head, which belong to a row. */
+struct eights {
+    int64_t row;
+    int head, j;
+    int lanes; /* threads of a head, neighbours in a warp where there are norms */
+    bool live; /* false: behind the last row */
+};
+
+template <typename T> static __device__ __forceinline__ struct eights eights_of(const call<T> &c)
 {
-    __shared__ float shared[32];
+    struct eights e;
+    unsigned all = (unsigned)(c.heads + c.kv_heads), lanes = (unsigned)c.dim / 16;
+    unsigned at = blockIdx.x * THREADS + threadIdx.x, head = at / lanes, row = head / all;
+    e.row = row;
+    e.head = (int)(head - row * all);
+    e.j = 8 * (int)(at - head * lanes);
+    e.lanes = (int)lanes;
+    e.live = row < c.rows;
+    return e;
+}
+
+/* Eight pairs: the elements at j and those half a head behind them. */
+struct pairs {
+    float a[8], b[8];
+};
+
+template <bool WIDE, typename T>
+static __device__ __forceinline__ void read_pairs(const T *head, int j, int half, struct pairs *to)
+{
+    ebb_read_eight<WIDE>(head, j, half, to->a);
+    ebb_read_eight<WIDE>(head + half, j, half, to->b);
+}
+
+template <bool WIDE, typename T>
+static __device__ __forceinline__ void write_pairs(T *head, int j, int half,
+                                                   const struct pairs *from)
+{
+    ebb_write_eight<WIDE>(head, j, half, from->a);
+    ebb_write_eight<WIDE>(head + half, j, half, from->b);
+}
+
+/* The sum over a head's threads, the same in each. All of a warp come here: with norms their number
+ * divides a warp. */
+static __device__ __forceinline__ float head_sum(float value, int lanes)
+{
+    for (int step = lanes / 2; step > 0; step /= 2)
+        value += __shfl_xor_sync(0xffffffffu, value, step);
+    return value;
+}
+
+/* 1 / rms of a head. */
+static __device__ __forceinline__ float head_scale(const struct pairs *x, int lanes, int dim,
+                                                   float eps)
+{
+    float squares = 0;
+#pragma unroll
+    for (int k = 0; k < 8; k++) squares += x->a[k] * x->a[k] + x->b[k] * x->b[k];
+    squares = head_sum(squares, lanes);
+    return (float)(1.0 / sqrt((double)squares / (double)dim + (double)eps));
+}
+
+template <typename T, bool WIDE, bool NORMS>
+static __global__ void __launch_bounds__(THREADS) forward_eights_kernel(struct call<T> c)
+{
+    struct eights e = eights_of(c);
+    if (!NORMS && !e.live) return;
+    int half = c.dim / 2;
+    struct pairs x = {}, angles, y;
+    if (e.live) {
+        read_pairs<WIDE>(c.x + e.row * c.x_stride + (int64_t)e.head * c.dim, e.j, half, &x);
+        read_pairs<WIDE>(angles_of(c, e.row), e.j, half, &angles);
+    }
+    if (NORMS) {
+        struct pairs w;
+        float r = head_scale(&x, e.lanes, c.dim, c.eps);
+        if (!e.live) return;
+        read_pairs<WIDE>(e.head < c.heads ? c.q_norm : c.k_norm, e.j, half, &w);
+#pragma unroll
+        for (int k = 0; k < 8; k++) {
+            x.a[k] = x.a[k] * r * w.a[k];
+            x.b[k] = x.b[k] * r * w.b[k];
+        }
+    }
+#pragma unroll
+    for (int k = 0; k < 8; k++) {
+        y.a[k] = x.a[k] * angles.a[k] - x.b[k] * angles.b[k];
+        y.b[k] = x.b[k] * angles.a[k] + x.a[k] * angles.b[k];
+    }
+    write_pairs<WIDE>(c.y + e.row * c.y_stride + (int64_t)e.head * c.dim, e.j, half, &y);
+}
+
+template <typename T, bool WIDE, bool NORMS>
+static __global__ void __launch_bounds__(THREADS) backward_eights_kernel(struct call<T> c)
+{
+    struct eights e = eights_of(c);
+    if (!NORMS && !e.live) return;
+    int half = c.dim / 2;
+    T *at = c.y + e.row * c.y_stride + (int64_t)e.head * c.dim;
+    struct pairs dy = {}, angles = {}, x = {}, w = {}, d;
+    if (e.live) {
+        read_pairs<WIDE>(at, e.j, half, &dy);
+        read_pairs<WIDE>(angles_of(c, e.row), e.j, half, &angles);
+    }
+    if (NORMS && e.live) {
+        read_pairs<WIDE>(c.x + e.row * c.x_stride + (int64_t)e.head * c.dim, e.j, half, &x);
+        read_pairs<WIDE>(e.head < c.heads ? c.q_norm : c.k_norm, e.j, half, &w);
+    }
+#pragma unroll
+    for (int k = 0; k < 8; k++) {
+        d.a[k] = dy.a[k] * angles.a[k] + dy.b[k] * angles.b[k];
+        d.b[k] = dy.b[k] * angles.a[k] - dy.a[k] * angles.b[k];
+    }
+    if (NORMS) {
+        float r = head_scale(&x, e.lanes, c.dim, c.eps), mean = 0;
+#pragma unroll
+        for (int k = 0; k < 8; k++)
+            mean += d.a[k] * w.a[k] * (x.a[k] * r) + d.b[k] * w.b[k] * (x.b[k] * r);
+        mean = head_sum(mean, e.lanes) / (float)c.dim;
+        if (!e.live) return;
+#pragma unroll
+        for (int k = 0; k < 8; k++) {
+            d.a[k] = r * (d.a[k] * w.a[k] - x.a[k] * r * mean);
+            d.b[k] = r * (d.b[k] * w.b[k] - x.b[k] * r * mean);
+        }
+    }
+    write_pairs<WIDE>(at, e.j, half, &d);
+}
+
+/* Whether a head's halves consist of eights, and, with norms, whether its threads divide a warp. A
+ * matter of the head's size alone, for it decides on the order of sums. */
+static bool in_eights(int dim, bool norms)
+{
+    int lanes = dim / 16;
+    return dim % 16 == 0 && (!norms || (lanes <= 32 && (lanes & (lanes - 1)) == 0));
+}
+
+template <typename T> static bool wide_call(const struct call<T> &c)
+{
+    int64_t size = (int64_t)sizeof(T);
+    return ebb_wide_rows(c.x, c.x_stride, c.dim, size) &&
+           ebb_wide_rows(c.y, c.y_stride, c.dim, size) &&
+           ebb_wide_rows(c.table, c.table_stride, c.dim, sizeof(float)) &&
+           ebb_wide_rows(c.q_norm, 0, c.dim, size) && ebb_wide_rows(c.k_norm, 0, c.dim, size);
+}
+
+template <typename T, bool WIDE>
+static void launch_eights(const struct ebb_op_env *env, const struct call<T> &c, bool forward)
+{
+    int64_t count = c.rows * (c.heads + c.kv_heads) * (c.dim / 16);
+    EBB_ASSERT(count <= INT32_MAX); /* more pairs than any GPU's memory has */
+    unsigned grid = ebb_blocks(ebb_ceil_div(count, THREADS));
+    cudaStream_t stream = ebb_stream(env);
+    if (forward && c.q_norm == NULL)
+        forward_eights_kernel<T, WIDE, false><<<grid, THREADS, 0, stream>>>(c);
+    else if (forward)
+        forward_eights_kernel<T, WIDE, true><<<grid, THREADS, 0, stream>>>(c);
+    else if (c.q_norm == NULL)
+        backward_eights_kernel<T, WIDE, false><<<grid, THREADS, 0, stream>>>(c);
+    else
+        backward_eights_kernel<T, WIDE, true><<<grid, THREADS, 0, stream>>>(c);
+}
+
+template <typename T>
+static void launch(const struct ebb_op_env *env, const struct call<T> &c, bool forward)
+{
+    unsigned grid = ebb_blocks(ebb_ceil_div(c.rows * (c.heads + c.kv_heads), WARPS));
+    if (in_eights(c.dim, c.q_norm != NULL)) {
+        if (wide_call(c))
+            launch_eights<T, true>(env, c, forward);
+        else
+            launch_eights<T, false>(env, c, forward);
+    } else if (forward) {
+        forward_kernel<<<grid, 32 * WARPS, 0, ebb_stream(env)>>>(c);
+    } else {
+        backward_kernel<<<grid, 32 * WARPS, 0, ebb_stream(env)>>>(c);
+    }
+}
+
+/* ---- the norms' gradients -------------------------------------------------------------------- */
+
+/* A block a part of the rows and one of q and k: first its warps find the scale of each head of
+ * some rows, then a thread adds an element of these heads. Rows, then heads, ascending. */
+template <typename T>
+static __global__ void __launch_bounds__(LARGEST_HEAD)
+    norm_sum_kernel(struct call<T> c, float *lines)
+{
+    enum { SCALES = 512 };
+    __shared__ float scales[SCALES];
     bool q = blockIdx.y == 0;
     int64_t heads = q ? c.heads : c.kv_heads, head0 = q ? 0 : c.heads;
     int64_t first = (int64_t)blockIdx.x * EBB_CUDA_PART_ROWS, end = first + EBB_CUDA_PART_ROWS;
-    int j = threadIdx.x, half = c.dim / 2;
+    int j = threadIdx.x, half = c.dim / 2, warps = blockDim.x / 32;
     float sum = 0;
     if (end > c.rows) end = c.rows;
-    for (int64_t row = first; row < end; row++) {
-        const float *cosines = angles_of(c, row), *sines = cosines + half;
-        for (int64_t h = 0; h < heads; h++) {
-            const T *x = c.x + row * c.x_stride + (head0 + h) * c.dim;
-            const T *dy = c.y + row * c.y_stride + (head0 + h) * c.dim;
-            float value = j < c.dim ? ebb_load(x + j) : 0.0f;
-            float squares = ebb_block_sum(value * value, shared);
-            float r = (float)(1.0 / sqrt((double)squares / (double)c.dim + (double)c.eps));
-            if (j >= c.dim) continue;
-            float a, b;
-            unrotate(dy, cosines, sines, j % half, half, &a, &b);
-            sum += (j < half ? a : b) * (value * r);
+    int64_t tasks = (end - first) * heads; /* a head of a row each */
+    for (int64_t start = 0; start < tasks; start += SCALES) {
+        int n = tasks - start < SCALES ? (int)(tasks - start) : SCALES;
+        for (int k = threadIdx.x / 32; k < n; k += warps) {
+            int64_t row = first + (start + k) / heads, head = head0 + (start + k) % heads;
+            float r = warp_scale(c.x + row * c.x_stride + head * c.dim, c.dim, c.eps);
+            if (threadIdx.x % 32 == 0) scales[k] = r;
         }
+        __syncthreads();
+        int64_t row = first + start / heads, head = start % heads;
+        const float *cosines = angles_of(c, row);
+#pragma unroll 4
+        for (int k = 0; j < c.dim && k < n; k++) {
+            const T *x = c.x + row * c.x_stride + (head0 + head) * c.dim;
+            const T *dy = c.y + row * c.y_stride + (head0 + head) * c.dim;
+            float a, b;
+            unrotate(dy, cosines, cosines + half, j % half, half, &a, &b);
+            sum += (j < half ? a : b) * (ebb_load(x + j) * scales[k]);
+            if (++head == heads && k + 1 < n) cosines = angles_of(c, ++row), head = 0;
+        }
+        __syncthreads();
     }
     if (j < c.dim) lines[(int64_t)blockIdx.x * 2 * c.dim + (q ? 0 : c.dim) + j] = sum;
 }
@@ -180,9 +373,8 @@ static enum ebb_status forward(const struct ebb_op_env *env, const struct ebb_ro
     c.kv_heads = args->kv_heads;
     c.dim = (int)args->head_dim;
     c.eps = args->eps;
-    int64_t tasks = c.rows * (c.heads + c.kv_heads);
-    if (tasks == 0) return EBB_OK;
-    forward_kernel<<<ebb_blocks(ebb_ceil_div(tasks, WARPS)), 32 * WARPS, 0, ebb_stream(env)>>>(c);
+    if (c.rows * (c.heads + c.kv_heads) == 0) return EBB_OK;
+    launch(env, c, true);
     return ebb_launched(env, "rotary_forward");
 }
 
@@ -207,8 +399,7 @@ static enum ebb_status backward(const struct ebb_op_env *env,
     c.kv_heads = args->kv_heads;
     c.dim = (int)args->head_dim;
     c.eps = args->eps;
-    int64_t tasks = c.rows * (c.heads + c.kv_heads);
-    if (tasks == 0) return EBB_OK;
+    if (c.rows * (c.heads + c.kv_heads) == 0) return EBB_OK;
     bool sums = c.q_norm != NULL && (ebb_present(&args->dq_norm) || ebb_present(&args->dk_norm));
     int64_t parts = ebb_ceil_div(c.rows, EBB_CUDA_PART_ROWS);
     float *lines = ebb_data<float>(env, &args->scratch);
@@ -216,15 +407,15 @@ static enum ebb_status backward(const struct ebb_op_env *env,
         const struct ebb_op_target target = {EBB_BACKEND_CUDA, 0};
         EBB_ASSERT(args->scratch.cols >= ebb_rotary_backward_scratch(c.rows, c.dim, true, &target));
         dim3 grid(ebb_blocks(parts), 2);
-        norm_sum_kernel<<<grid, (unsigned)(ebb_ceil_div(c.dim, 32) * 32), 0, ebb_stream(env)>>>(
-            c, lines);
+        unsigned threads = c.dim <= THREADS ? THREADS : (unsigned)(ebb_ceil_div(c.dim, 32) * 32);
+        norm_sum_kernel<<<grid, threads, 0, ebb_stream(env)>>>(c, lines);
     }
     if (sums && ebb_present(&args->dq_norm))
         ebb_add_lines(env, lines, parts, 2 * c.dim, c.dim, ebb_data<float>(env, &args->dq_norm));
     if (sums && ebb_present(&args->dk_norm))
         ebb_add_lines(env, lines + c.dim, parts, 2 * c.dim, c.dim,
                       ebb_data<float>(env, &args->dk_norm));
-    backward_kernel<<<ebb_blocks(ebb_ceil_div(tasks, WARPS)), 32 * WARPS, 0, ebb_stream(env)>>>(c);
+    launch(env, c, false);
     return ebb_launched(env, "rotary_backward");
 }
 

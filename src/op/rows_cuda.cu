@@ -3,9 +3,9 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op/rows.h"
 
-#include "op/cuda_int.cuh"
+#include "op/vector_cuda_int.cuh"
 
-enum { THREADS = 256 };
+enum { THREADS = 128, IN_FLIGHT = 4 };
 
 /* Rows of bytes from one place to another. `from_rows` and `to_rows` may be NULL: row i itself. */
 struct move {
@@ -13,38 +13,62 @@ struct move {
     char *to;
     int64_t from_stride, to_stride; /* bytes */
     int64_t row_bytes;
+    int64_t rows;
     const int32_t *from_rows, *to_rows;
     int64_t from_limit, to_limit; /* rows of the indexed matrix */
     int64_t to_first;             /* is added to the row that is written */
 };
 
-/* One block a row; Word is what addresses and sizes are multiples of. */
-template <typename Word> static __global__ void move_kernel(struct move m)
+/* A row has the threads along x of a block; Word is what addresses and sizes are multiples of. So
+ * many words are read before the first is written, for the compiler cannot know that they are
+ * others. */
+template <typename Word>
+static __global__ void __launch_bounds__(THREADS) move_kernel(struct move m)
 {
-    int64_t i = blockIdx.x;
+    int64_t i = (int64_t)blockIdx.x * blockDim.y + threadIdx.y;
+    if (i >= m.rows) return;
     int64_t from = m.from_rows != NULL ? m.from_rows[i] : i;
     int64_t to = (m.to_rows != NULL ? m.to_rows[i] : i) + m.to_first;
     if (from < 0 || from >= m.from_limit || to < 0 || to >= m.to_limit) return;
     const Word *x = (const Word *)(m.from + from * m.from_stride);
     Word *y = (Word *)(m.to + to * m.to_stride);
     int64_t words = m.row_bytes / (int64_t)sizeof(Word);
-    for (int64_t j = threadIdx.x; j < words; j += blockDim.x) y[j] = x[j];
+    int64_t step = blockDim.x;
+    for (int64_t j = threadIdx.x; j < words; j += IN_FLIGHT * step) {
+        Word some[IN_FLIGHT];
+#pragma unroll
+        for (int k = 0; k < IN_FLIGHT; k++) {
+            if (j + k * step < words) some[k] = x[j + k * step];
+        }
+#pragma unroll
+        for (int k = 0; k < IN_FLIGHT; k++) {
+            if (j + k * step < words) y[j + k * step] = some[k];
+        }
+    }
 }
 
-static void launch_move(const struct ebb_op_env *env, const struct move *m, int64_t rows)
+template <typename Word>
+static void launch_words(const struct ebb_op_env *env, const struct move *m)
+{
+    bool short_rows = m->row_bytes <= (int64_t)sizeof(Word) * 32 * IN_FLIGHT;
+    dim3 block(short_rows ? 32 : THREADS, short_rows ? THREADS / 32 : 1);
+    unsigned grid = ebb_blocks(ebb_ceil_div(m->rows, block.y));
+    move_kernel<Word><<<grid, block, 0, ebb_stream(env)>>>(*m);
+}
+
+static void launch_move(const struct ebb_op_env *env, struct move *m, int64_t rows)
 {
     uint64_t bits = (uint64_t)(uintptr_t)m->from | (uint64_t)(uintptr_t)m->to |
                     (uint64_t)m->from_stride | (uint64_t)m->to_stride | (uint64_t)m->row_bytes;
-    unsigned grid = ebb_blocks(rows);
-    cudaStream_t stream = ebb_stream(env);
+    m->rows = rows;
     if (bits % 16 == 0)
-        move_kernel<int4><<<grid, THREADS, 0, stream>>>(*m);
+        launch_words<int4>(env, m);
     else if (bits % 4 == 0)
-        move_kernel<int32_t><<<grid, THREADS, 0, stream>>>(*m);
+        launch_words<int32_t>(env, m);
     else if (bits % 2 == 0)
-        move_kernel<int16_t><<<grid, THREADS, 0, stream>>>(*m);
+        launch_words<int16_t>(env, m);
     else
-        move_kernel<char><<<grid, THREADS, 0, stream>>>(*m);
+        launch_words<char>(env, m);
 }
 
 static struct move move_of(const struct ebb_op_env *env, const struct ebb_view *x,
@@ -58,6 +82,7 @@ static struct move move_of(const struct ebb_op_env *env, const struct ebb_view *
     m.from_stride = x->stride * size;
     m.to_stride = y->stride * size;
     m.row_bytes = x->cols * size;
+    m.rows = 0;
     m.from_rows = m.to_rows = NULL;
     m.from_limit = m.to_limit = INT64_MAX;
     m.to_first = 0;
@@ -132,19 +157,41 @@ enum ebb_status ebb_copy_rows_cuda(const struct ebb_op_env *env, const struct eb
 
 /* ---- column sums ----------------------------------------------------------------------------- */
 
-/* `across`: blocks beside each other, which share a part of the rows. */
-template <typename T>
-static __global__ void part_sum_kernel(const T *x, int64_t rows, int64_t cols, int64_t stride,
-                                       unsigned across, float *lines)
+/* A thread eight columns of a part of the rows. `across`: blocks beside each other, which share a
+ * part. */
+template <typename T, bool WIDE>
+static __global__ void __launch_bounds__(THREADS)
+    part_sum_kernel(const T *x, int64_t rows, int64_t cols, int64_t stride, unsigned across,
+                    float *lines)
 {
     int64_t part = blockIdx.x / across;
-    int64_t j = (int64_t)(blockIdx.x % across) * blockDim.x + threadIdx.x;
+    int64_t j = 8 * ((int64_t)(blockIdx.x % across) * THREADS + threadIdx.x);
     if (j >= cols) return;
     int64_t first = part * EBB_CUDA_PART_ROWS, end = first + EBB_CUDA_PART_ROWS;
     if (end > rows) end = rows;
-    float sum = 0;
-    for (int64_t i = first; i < end; i++) sum += ebb_load(x + i * stride + j);
-    lines[part * cols + j] = sum;
+    float sum[8] = {}, values[8];
+#pragma unroll 4
+    for (int64_t i = first; i < end; i++) {
+        ebb_read_eight<WIDE>(x + i * stride, j, cols, values);
+#pragma unroll
+        for (int k = 0; k < 8; k++) sum[k] += values[k];
+    }
+    ebb_write_eight<WIDE>(lines + part * cols, j, cols, sum);
+}
+
+template <typename T>
+static void launch_part_sums(const struct ebb_op_env *env, const struct ebb_view *x, int64_t rows,
+                             float *lines)
+{
+    unsigned across = ebb_blocks(ebb_ceil_div(x->cols, 8 * THREADS));
+    unsigned grid = ebb_blocks(ebb_ceil_div(rows, EBB_CUDA_PART_ROWS) * across);
+    const T *data = ebb_data<const T>(env, x);
+    if (ebb_wide(env, x) && ebb_wide_rows(lines, x->cols, x->cols, sizeof(float)))
+        part_sum_kernel<T, true><<<grid, THREADS, 0, ebb_stream(env)>>>(data, rows, x->cols,
+                                                                        x->stride, across, lines);
+    else
+        part_sum_kernel<T, false><<<grid, THREADS, 0, ebb_stream(env)>>>(data, rows, x->cols,
+                                                                         x->stride, across, lines);
 }
 
 enum ebb_status ebb_column_sum_cuda(const struct ebb_op_env *env, const struct ebb_column_sum *args)
@@ -156,13 +203,10 @@ enum ebb_status ebb_column_sum_cuda(const struct ebb_op_env *env, const struct e
     EBB_ASSERT(args->scratch.cols >= ebb_column_sum_scratch(rows, cols, &target));
     float *lines = ebb_data<float>(env, &args->scratch);
     int64_t parts = ebb_ceil_div(rows, EBB_CUDA_PART_ROWS);
-    unsigned across = ebb_blocks(ebb_ceil_div(cols, THREADS)), grid = ebb_blocks(parts * across);
     if (x->dtype == EBB_F32)
-        part_sum_kernel<<<grid, THREADS, 0, ebb_stream(env)>>>(
-            ebb_data<const float>(env, x), rows, cols, x->stride, across, lines);
+        launch_part_sums<float>(env, x, rows, lines);
     else
-        part_sum_kernel<<<grid, THREADS, 0, ebb_stream(env)>>>(
-            ebb_data<const ebb_bf16>(env, x), rows, cols, x->stride, across, lines);
+        launch_part_sums<ebb_bf16>(env, x, rows, lines);
     ebb_add_lines(env, lines, parts, cols, cols, ebb_data<float>(env, &args->y));
     return ebb_launched(env, "column_sum");
 }
