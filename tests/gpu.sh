@@ -5,7 +5,7 @@
 # usage: gpu.sh [FOLDER [LOGS]]     FOLDER: a build or a bundle, otherwise the script's own
 # A line for each test program, and a count. Exit 0: all passed; 1: some failed; 77: there is no GPU.
 # LOGS keeps what the programs print; without, it is thrown away unless one fails.
-# They share the GPU, a few at a time: EBB_GPU_JOBS, otherwise a third of the processors, from 1 to 5. Those that look at
+# They share the GPU, a few at a time: EBB_GPU_JOBS, otherwise a third of the processors, from 1 to 6. Those that look at
 # the device as a whole run before the others, one by one.
 set -u
 folder=${1:-$(dirname "$0")}
@@ -36,7 +36,7 @@ export EBB_TEST_BACKEND=cuda EBB_TEST_CACHE OMP_WAIT_POLICY=passive
 began=$(date +%s)
 jobs=${EBB_GPU_JOBS:-$(($(nproc) / 3))}
 [ "$jobs" -ge 1 ] || jobs=1
-[ "$jobs" -le 5 ] || jobs=5
+[ "$jobs" -le 6 ] || jobs=6
 counts=$logs/counts # lines of passed, failed, skipped
 : >"$counts"
 
@@ -143,12 +143,12 @@ run_pageable() {
 }
 
 echo "$gpu"
-for test in "$bin"/test_device_cuda* "$bin"/test_train_gpu; do
+for test in "$bin"/test_device_cuda*; do
     [ ! -x "$test" ] || run_test "$test"
 done
 for test in "$bin"/test_train_distill "$bin"/test_train_* "$bin"/test_op_*; do # the longest first
     [ -f "$test" ] && [ -x "$test" ] || continue
-    case $test in *_train_gpu) continue ;; *_train_distill) [ -z "${distill:-}" ] || continue; distill=seen ;; esac
+    case $test in *_train_distill) [ -z "${distill:-}" ] || continue; distill=seen ;; esac
     beside run_test "$test"
 done
 beside run_pageable

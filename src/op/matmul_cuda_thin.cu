@@ -3,7 +3,7 @@
  * m16n8k16 products, fp32 sums.
  *
  *   NT  y[M, n] = alpha a[M, K] b[n, K]^T: a block has 16 or 32 rows, and its warps share K.
- *   TN  y[m, n] (+)= alpha a[T, m]^T b[T, n], m or n thin: a block has 64 of the wide matrix's
+ *   TN  y[m, n] (+)= alpha a[T, m]^T b[T, n], m or n thin: a block has 128 of the wide matrix's
  *       columns and a part of the rows; the parts are added in order by a second kernel.
  *
  * Same numbers: in NT a row's sum is made in an order of K alone. In TN the parts' rows are a
@@ -15,8 +15,8 @@
 #include "op/cuda_int.cuh"
 
 enum { ACROSS_WARPS = 8, AHEAD = 4, K_STEP = 32 }; /* NT */
-/* TN: columns of a block; rows of a step; steps under way. */
-enum { WIDE = 64, WIDE_WARPS = WIDE / 16, STEP = EBB_THIN_STEP, STAGES = 4, WIDE_PITCH = WIDE + 8 };
+/* TN: columns of a block; rows of a step; elements from row to row in shared memory. */
+enum { WIDE = 128, WIDE_WARPS = WIDE / 16, STEP = EBB_THIN_STEP, WIDE_PITCH = WIDE + 8 };
 
 /* ---- tensor cores ---------------------------------------------------------------------------- */
 
@@ -161,8 +161,8 @@ static __global__ void __launch_bounds__(32 * ACROSS_WARPS) across_kernel(struct
 template <typename T, int N8> static void across_launch(const struct across &p, cudaStream_t stream)
 {
     const int threads = 32 * ACROSS_WARPS;
-    /* Twice the rows halve what is read of b, once there are enough of them for all processors. */
-    if (p.rows >= 4096)
+    /* Twice the rows halve what is read of b; but two blocks a processor are worth more than that. */
+    if (p.n > 32 && p.rows >= 8192)
         across_kernel<T, N8, 2><<<ebb_blocks(ebb_ceil_div(p.rows, 32)), threads, 0, stream>>>(p);
     else
         across_kernel<T, N8, 1><<<ebb_blocks(ebb_ceil_div(p.rows, 16)), threads, 0, stream>>>(p);
@@ -255,6 +255,7 @@ static __device__ __forceinline__ void down_store(const struct down &p, const fl
 template <int N8>
 static __global__ void __launch_bounds__(32 * WIDE_WARPS) down_kernel(struct down p)
 {
+    enum { STAGES = N8 <= 4 ? 4 : 3 }; /* steps under way: what 48 KiB hold */
     __shared__ __align__(16) ebb_bf16 wide[STAGES][STEP * WIDE_PITCH];
     __shared__ __align__(16) ebb_bf16 thin[STAGES][STEP * (N8 * 8 + 8)];
     int64_t col0 = (int64_t)blockIdx.x * WIDE;
@@ -289,6 +290,7 @@ static __global__ void add_parts_kernel(const float *parts, int64_t count, int64
     int64_t e = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
     if (e >= elements) return;
     float value = parts[e];
+    #pragma unroll 8
     for (int64_t i = 1; i < count; i++) value += parts[i * part_step + e];
     T *at = y + e / cols * stride + e % cols;
     ebb_store(at, accumulate ? ebb_load(at) + alpha * value : alpha * value);
