@@ -93,7 +93,13 @@ static void set_value(struct setup *s, int64_t i, int64_t j, float value)
     }
 }
 
-static void prepare(struct setup *s, enum place place, int64_t rows, int64_t cols)
+/* Columns behind the rows of each matrix. */
+struct pads {
+    int w, lo, master, grad, m, v;
+};
+
+static void prepare_with(struct setup *s, enum place place, int64_t rows, int64_t cols,
+                         const struct pads *pads)
 {
     struct op_test *t = &s->t;
     op_test_start(t);
@@ -101,12 +107,14 @@ static void prepare(struct setup *s, enum place place, int64_t rows, int64_t col
     s->cols = cols;
     enum ebb_dtype dtype = place == PLACE_F32 || place == PLACE_F32_MASTER ? EBB_F32 : EBB_BF16;
     bool master = place == PLACE_MASTER || place == PLACE_F32_MASTER;
-    s->w = op_test_tensor(t, dtype, rows, cols, cols + 6);
-    s->lo = place == PLACE_SPLIT ? op_test_tensor(t, EBB_U16, rows, cols, cols) : ebb_view_none();
-    s->master = master ? op_test_tensor(t, EBB_F32, rows, cols, cols + 1) : ebb_view_none();
-    s->grad = op_test_tensor(t, EBB_F32, rows, cols, cols + 2);
-    s->m = op_test_tensor(t, EBB_F32, rows, cols, cols);
-    s->v = op_test_tensor(t, EBB_F32, rows, cols, cols);
+    s->w = op_test_tensor(t, dtype, rows, cols, cols + pads->w);
+    s->lo = place == PLACE_SPLIT ? op_test_tensor(t, EBB_U16, rows, cols, cols + pads->lo)
+                                 : ebb_view_none();
+    s->master =
+        master ? op_test_tensor(t, EBB_F32, rows, cols, cols + pads->master) : ebb_view_none();
+    s->grad = op_test_tensor(t, EBB_F32, rows, cols, cols + pads->grad);
+    s->m = op_test_tensor(t, EBB_F32, rows, cols, cols + pads->m);
+    s->v = op_test_tensor(t, EBB_F32, rows, cols, cols + pads->v);
     s->step = op_test_tensor(t, EBB_U8, 1, sizeof(struct ebb_step), sizeof(struct ebb_step));
     s->sums = op_test_tensor(t, EBB_U8, 1, sizeof(struct ebb_sums), sizeof(struct ebb_sums));
     s->scratch = op_test_scratch(t, ebb_norm_squared_scratch(&t->target));
@@ -123,6 +131,12 @@ static void prepare(struct setup *s, enum place place, int64_t rows, int64_t col
     for (int64_t i = 0; i < rows; i++) {
         for (int64_t j = 0; j < cols; j++) set_value(s, i, j, (float)(2 * op_test_uniform(t) - 1));
     }
+}
+
+static void prepare(struct setup *s, enum place place, int64_t rows, int64_t cols)
+{
+    const struct pads pads = {.w = 6, .master = 1, .grad = 2};
+    prepare_with(s, place, rows, cols, &pads);
 }
 
 /* With the host's copy of the step block as it stands in the tensor. */
@@ -174,6 +188,27 @@ static void norm_squared_is_exact_and_does_not_depend_on_tiles_or_threads(void *
         run(&s, EBB_OP_norm_squared, &args);
         assert_true(isnan(sums_of(&s)->norm_squared));
         op_test_end(&s.t);
+    }
+}
+
+/* Long and short parts, with rows that follow each other and with gaps between them. */
+static void norm_squared_has_the_same_bits_however_rows_lie(void **state)
+{
+    (void)state;
+    static const int64_t sizes[][2] = {{1, 1},    {3, 5},     {7, 333},
+                                       {300, 70}, {65, 5003}, {1025, 1027}};
+    for (int k = 0; k < 6; k++) {
+        double got[2];
+        for (int pad = 0; pad < 2; pad++) {
+            struct setup s;
+            prepare_with(&s, PLACE_F32, sizes[k][0], sizes[k][1], &(struct pads){.grad = 3 * pad});
+            struct ebb_norm_squared args = {.grad = s.grad, .sums = s.sums, .scratch = s.scratch};
+            sums_of(&s)->norm_squared = 0.1;
+            run(&s, EBB_OP_norm_squared, &args);
+            got[pad] = sums_of(&s)->norm_squared;
+            op_test_end(&s.t);
+        }
+        assert_true(got[0] > 0.1 && got[0] == got[1]);
     }
 }
 
@@ -411,6 +446,55 @@ static void a_sweep_is_the_same_for_any_threads_and_in_blocks(void **state)
     }
 }
 
+static void sweep_once(struct setup *s, bool sgd)
+{
+    struct ebb_adamw adamw = adamw_of(s);
+    struct ebb_sgd momentum = sgd_of(s, 0.9);
+    step_of(s)->step = 2;
+    step_of(s)->bias1 = step_of(s)->bias2 = 0.5;
+    op_test_fill(&s->t, &s->m, -1, 1);
+    op_test_fill(&s->t, &s->v, 0, 1);
+    run(s, sgd ? EBB_OP_sgd : EBB_OP_adamw, sgd ? (void *)&momentum : (void *)&adamw);
+}
+
+static void assert_same_elements(const struct setup *a, const struct setup *b)
+{
+    const struct ebb_view *left[] = {&a->w, &a->lo, &a->master, &a->grad, &a->m, &a->v};
+    const struct ebb_view *right[] = {&b->w, &b->lo, &b->master, &b->grad, &b->m, &b->v};
+    for (int v = 0; v < 6; v++) {
+        if (left[v]->tensor < 0) continue;
+        size_t bytes = (size_t)ebb_dtype_bytes((enum ebb_dtype)left[v]->dtype);
+        for (int64_t i = 0; i < a->rows; i++)
+            assert_memory_equal(op_test_at(&a->t, left[v], i, 0), op_test_at(&b->t, right[v], i, 0),
+                                (size_t)a->cols * bytes);
+    }
+}
+
+/* A GPU takes elements in groups where it may: rows that follow each other, rows with gaps of whole
+ * groups, a last group that is not whole. */
+static void a_sweep_has_the_same_bits_however_rows_lie(void **state)
+{
+    (void)state;
+    static const struct pads lies[] = {
+        {.w = 0}, {8, 4, 4, 12, 4, 8}, {0, 4, 4, 0, 0, 0}, {1, 2, 3, 1, 1, 1}, {.grad = 1}};
+    static const int64_t sizes[][2] = {{1, 3}, {1, 4102}, {5, 1028}, {7, 1027}, {2500, 2}};
+    for (int k = 0; k < 2 * PLACES * 5; k++) {
+        const int64_t *size = sizes[k % 5];
+        enum place place = (enum place)(k / 5 % PLACES);
+        struct setup first;
+        prepare_with(&first, place, size[0], size[1], &lies[3]);
+        sweep_once(&first, k >= 5 * PLACES);
+        for (int lie = 0; lie < 5; lie++) {
+            struct setup s;
+            prepare_with(&s, place, size[0], size[1], &lies[lie]);
+            sweep_once(&s, k >= 5 * PLACES);
+            assert_same_elements(&first, &s);
+            op_test_end(&s.t);
+        }
+        op_test_end(&first.t);
+    }
+}
+
 static void stochastic_rounding_takes_sixteen_bits_of_philox_an_element(void **state)
 {
     (void)state;
@@ -429,9 +513,7 @@ static void stochastic_rounding_takes_sixteen_bits_of_philox_an_element(void **s
         uint32_t words[4];
         ebb_philox(key, e / 8, words);
         uint32_t random = words[e % 8 / 2] >> (e % 2 * 16) & 0xffffu;
-        /* the GPU multiplies and adds in one */
-        float value = op_test_on_gpu() ? fmaf(-0.01f, (float)g[e], (float)w[e])
-                                       : (float)w[e] - 0.01f * (float)g[e];
+        float value = (float)w[e] - 0.01f * (float)g[e];
         uint32_t want = (bits_of(value) + random) >> 16;
         assert_int_equal(*(uint16_t *)op_test_at(&s.t, &s.w, (int64_t)e / 1003, (int64_t)e % 1003),
                          want);
@@ -495,12 +577,14 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_split_master_joins_to_the_same_bits),
         cmocka_unit_test(norm_squared_is_exact_and_does_not_depend_on_tiles_or_threads),
+        cmocka_unit_test(norm_squared_has_the_same_bits_however_rows_lie),
         cmocka_unit_test(clip_scales_down_only_what_is_above_the_limit),
         cmocka_unit_test(clip_says_when_gradients_are_not_finite_or_there_are_none),
         cmocka_unit_test(adamw_agrees_with_the_formula_wherever_the_value_lives),
         cmocka_unit_test(sgd_agrees_with_the_formula_wherever_the_value_lives),
         cmocka_unit_test(a_step_that_is_not_finite_changes_nothing_but_clears_the_gradient),
         cmocka_unit_test(a_sweep_is_the_same_for_any_threads_and_in_blocks),
+        cmocka_unit_test(a_sweep_has_the_same_bits_however_rows_lie),
         cmocka_unit_test(stochastic_rounding_takes_sixteen_bits_of_philox_an_element),
         cmocka_unit_test(stochastic_rounding_is_right_on_average_and_keeps_what_fits),
         cmocka_unit_test(a_split_master_learns_what_bf16_alone_would_lose),

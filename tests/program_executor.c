@@ -1,6 +1,8 @@
 /* Tests of the executor: real programs on the CPU device.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op/matmul.h"
+#include "op/optimizer.h"
+#include "program/program_int.h"
 #include "program_kit.h"
 
 static struct ebb_ctx *ctx;
@@ -511,6 +513,250 @@ static void a_run_that_failed_has_no_times_and_the_next_one_has(void **state)
     ebb_program_free(program);
 }
 
+/* ---- entries that run as one ---- */
+
+static void assert_length(const struct ebb_program *program, int32_t entry, int32_t max,
+                          uint32_t shared, int32_t want)
+{
+    int32_t got = ebb_program_run_length(program, entry, max, shared);
+    if (got != want) fail_msg("from entry %d: %d entries, not %d", (int)entry, (int)got, (int)want);
+}
+
+static void ops_of_one_kind_on_disjoint_data_run_as_one(void **state)
+{
+    (void)state;
+    struct ebb_program *program = kit_program(ctx, 8);
+    for (int i = 0; i < 4; i++) kit_fill(program, EBB_QUEUE_COMPUTE, kit_all(i), i);
+    kit_copy(program, EBB_QUEUE_COMPUTE, kit_all(0), kit_all(4)); /* all may read the same */
+    kit_copy(program, EBB_QUEUE_COMPUTE, kit_all(0), kit_rows(5, 0, 8));
+    kit_copy(program, EBB_QUEUE_COMPUTE, kit_all(0), kit_rows(5, 8, 8));
+    kit_copy(program, EBB_QUEUE_COMPUTE, kit_rows(5, 7, 1), kit_all(6)); /* written just before */
+    kit_copy(program, EBB_QUEUE_COMPUTE, kit_rows(1, 0, 1), kit_rows(5, 7, 1)); /* read before */
+    kit_copy(program, EBB_QUEUE_COMPUTE, kit_rows(2, 0, 1), kit_rows(5, 7, 1)); /* written twice */
+    kit_finish(program, false);
+    assert_length(program, 0, EBB_OP_MANY, 0, 4);
+    assert_length(program, 0, 3, 0, 3);
+    assert_length(program, 0, 1, 0, 1);
+    assert_length(program, 2, EBB_OP_MANY, 0, 2);
+    assert_length(program, 4, EBB_OP_MANY, 0, 3);
+    assert_length(program, 7, EBB_OP_MANY, 0, 1);
+    assert_length(program, 8, EBB_OP_MANY, 0, 1);
+    assert_length(program, 9, EBB_OP_MANY, 0, 1); /* the program's last */
+    ebb_program_free(program);
+}
+
+static void only_the_first_of_a_run_waits_and_only_the_last_is_waited_for(void **state)
+{
+    (void)state;
+    struct ebb_program *program = kit_program(ctx, 8);
+    kit_fill(program, EBB_QUEUE_IN, kit_all(0), 1);
+    kit_fill(program, EBB_QUEUE_COMPUTE, kit_all(1), 1);
+    kit_fill(program, EBB_QUEUE_COMPUTE, kit_all(0), 2); /* waits for entry 0 */
+    kit_fill(program, EBB_QUEUE_COMPUTE, kit_all(2), 3); /* entry 5 waits for it */
+    kit_fill(program, EBB_QUEUE_COMPUTE, kit_all(3), 4);
+    kit_copy(program, EBB_QUEUE_OUT, kit_all(2), kit_all(4));
+    kit_fill(program, EBB_QUEUE_COMPUTE, kit_all(5), 5); /* not beside entry 4 */
+    kit_finish(program, false);
+    assert_int_equal(ebb_program_entry_at(program, 2)->wait_count, 1);
+    assert_true(ebb_program_entry_at(program, 3)->event >= 0);
+    assert_length(program, 0, EBB_OP_MANY, 0, 1); /* another queue */
+    assert_length(program, 1, EBB_OP_MANY, 0, 1);
+    assert_length(program, 2, EBB_OP_MANY, 0, 2);
+    assert_length(program, 3, EBB_OP_MANY, 0, 1);
+    assert_length(program, 4, EBB_OP_MANY, 0, 1);
+    ebb_program_free(program);
+}
+
+static void moves_run_alone(void **state)
+{
+    (void)state;
+    struct ebb_program *program = tiles(false, 4);
+    for (int32_t e = 0; e < ebb_program_entries(program); e++)
+        if (ebb_program_entry_at(program, e)->kind != EBB_ENTRY_OP)
+            assert_length(program, e, EBB_OP_MANY, 0, 1);
+    ebb_program_free(program);
+}
+
+static void add_norm(struct ebb_program *program, int grad, int sums, int scratch)
+{
+    struct ebb_norm_squared norm = {.grad = kit_all(grad),
+                                    .sums = kit_all(sums),
+                                    .scratch = kit_all(scratch)};
+    assert_int_equal(ebb_program_op(program, EBB_QUEUE_COMPUTE, EBB_OP_norm_squared, &norm),
+                     EBB_OK);
+}
+
+static void shared_views_are_the_same_place_in_a_run(void **state)
+{
+    (void)state;
+    enum { SHARED = 1u << 1 | 1u << 2 }; /* sums and scratch */
+    struct ebb_program *program = kit_program(ctx, 8);
+    add_norm(program, 0, 6, 7);
+    add_norm(program, 1, 6, 7);
+    add_norm(program, 0, 6, 7);
+    add_norm(program, 2, 5, 7); /* 3: other sums */
+    add_norm(program, 3, 5, 4); /* other scratch */
+    add_norm(program, 5, 6, 4); /* of another's sums */
+    add_norm(program, 4, 6, 4); /* 6: of its own scratch, and of that of entry 5 */
+    kit_finish(program, false);
+    assert_length(program, 0, EBB_OP_MANY, SHARED, 3);
+    assert_length(program, 0, EBB_OP_MANY, 0, 1);
+    assert_length(program, 0, EBB_OP_MANY, 1u << 1, 1);
+    assert_length(program, 3, EBB_OP_MANY, SHARED, 1);
+    assert_length(program, 4, EBB_OP_MANY, SHARED, 1);
+    assert_length(program, 5, EBB_OP_MANY, SHARED, 1);
+    ebb_program_free(program);
+}
+
+/* Many small parameters and their update, in one persistent tensor: step, sums and scratch first.
+ * With `apart` something else stands between any two entries, so that each runs by itself. */
+enum { PARAMS = 2 * EBB_OP_MANY + 5, HEAD_BYTES = 1 << 20, PARAM_BYTES = 1 << 16 };
+
+static struct ebb_view part_of(int64_t offset, enum ebb_dtype dtype, int64_t rows, int64_t cols)
+{
+    struct ebb_view view = {.tensor = 0,
+                            .dtype = (uint8_t)dtype,
+                            .offset = offset,
+                            .rows = rows,
+                            .cols = cols,
+                            .stride = cols};
+    return view;
+}
+
+static void add_update_op(struct ebb_program *program, enum ebb_op op, const void *args, bool apart)
+{
+    assert_int_equal(ebb_program_op(program, EBB_QUEUE_COMPUTE, op, args), EBB_OK);
+    if (apart) kit_fill(program, EBB_QUEUE_COMPUTE, part_of(1000, EBB_U8, 1, 4), 0);
+}
+
+static struct ebb_adamw param_update(int i)
+{
+    int64_t at = HEAD_BYTES + (int64_t)i * PARAM_BYTES + 4 * (i % 3), all = PARAM_BYTES / 16 - 8;
+    int64_t cols = 1 + 13 * (i % 5) + (i % 2) * 64, rows = 1 + (int64_t)i * 997 % (all / cols);
+    struct ebb_adamw adamw = {.w = part_of(at, EBB_BF16, rows, cols),
+                              .lo = part_of(at + 2 * all, EBB_U16, rows, cols),
+                              .master = ebb_view_none(),
+                              .grad = part_of(at + 4 * all, EBB_F32, rows, cols),
+                              .m = part_of(at + 8 * all, EBB_F32, rows, cols),
+                              .v = part_of(at + 12 * all, EBB_F32, rows, cols),
+                              .step = part_of(0, EBB_U8, 1, sizeof(struct ebb_step)),
+                              .sums = part_of(512, EBB_U8, 1, sizeof(struct ebb_sums)),
+                              .instance = (uint32_t)i,
+                              .beta1 = 0.9,
+                              .beta2 = 0.999,
+                              .eps = 1e-8,
+                              .weight_decay = i % 4 ? 0.1 : 0};
+    return adamw;
+}
+
+static struct ebb_program *update(enum ebb_backend backend, bool apart)
+{
+    const struct ebb_op_target target = {.backend = backend, .threads = 1};
+    int64_t scratch = ebb_norm_squared_scratch(&target);
+    struct ebb_tensor all = {.name = "all",
+                             .space = EBB_SPACE_DEVICE,
+                             .bytes = HEAD_BYTES + (int64_t)PARAMS * PARAM_BYTES};
+    struct ebb_program *program = NULL;
+    assert_true(scratch <= HEAD_BYTES - 1024);
+    assert_int_equal(ebb_program_create(ctx, "update", &all, 1, &program), EBB_OK);
+    for (int i = 0; i < PARAMS; i++) {
+        struct ebb_adamw adamw = param_update(i);
+        struct ebb_norm_squared norm = {.grad = adamw.grad, .sums = adamw.sums};
+        norm.scratch = scratch > 0 ? part_of(1024, EBB_U8, 1, scratch) : ebb_view_none();
+        add_update_op(program, EBB_OP_norm_squared, &norm, apart);
+    }
+    struct ebb_adamw any = param_update(0);
+    struct ebb_clip clip = {.step = any.step, .sums = any.sums};
+    add_update_op(program, EBB_OP_clip, &clip, apart);
+    for (int i = 0; i < PARAMS; i++) {
+        struct ebb_adamw adamw = param_update(i);
+        add_update_op(program, EBB_OP_adamw, &adamw, apart);
+    }
+    assert_int_equal(ebb_program_finish(program, false), EBB_OK);
+    int64_t start[EBB_SPACE_COUNT] = {all.bytes, 0};
+    assert_int_equal(ebb_program_layout(program, start, false), EBB_OK);
+    assert_int_equal(ebb_program_order(program), EBB_OK);
+    return program;
+}
+
+static enum ebb_backend tested_backend(void)
+{
+    const char *backend = getenv("EBB_TEST_BACKEND");
+    return backend != NULL && strcmp(backend, "cuda") == 0 ? EBB_BACKEND_CUDA : EBB_BACKEND_CPU;
+}
+
+/* Fills all, runs the update and brings it back. */
+static void run_update(struct ebb_executor *executor, struct ebb_device *device, char *all,
+                       int64_t bytes)
+{
+    const struct ebb_step step = {.seed = 3,
+                                  .step = 1,
+                                  .learning_rate = 1e-2,
+                                  .bias1 = 0.1,
+                                  .bias2 = 0.001,
+                                  .total_weight = 5,
+                                  .max_grad_norm = 1};
+    uint64_t random = 77;
+    for (int64_t i = 0; i < bytes; i++) all[i] = 0;
+    memcpy(all, &step, sizeof step);
+    for (int p = 0; p < PARAMS; p++) {
+        struct ebb_adamw adamw = param_update(p);
+        for (int64_t k = 0; k < adamw.grad.rows * adamw.grad.cols; k++) {
+            float g = (float)kit_below(&random, 2001) / 1000.0f - 1;
+            memcpy(all + adamw.grad.offset + 4 * k, &g, sizeof g);
+            memcpy(all + adamw.m.offset + 4 * k, &g, sizeof g);
+        }
+    }
+    void *there = ebb_executor_tensor(executor, 0);
+    assert_int_equal(ebb_device_copy(device, there, all, bytes), EBB_OK);
+    run(executor, &step);
+    sync_ok(device);
+    assert_int_equal(ebb_device_copy(device, all, there, bytes), EBB_OK);
+}
+
+static void parameters_that_are_updated_together_get_the_same_bits_as_alone(void **state)
+{
+    (void)state;
+    const enum ebb_backend backend = tested_backend();
+    const struct ebb_executor_options options = {.profile = true};
+    const int64_t bytes = HEAD_BYTES + (int64_t)PARAMS * PARAM_BYTES;
+    char *got[2];
+    int64_t peak[2];
+    for (int apart = 0; apart < 2; apart++) {
+        struct ebb_program *program = update(backend, apart);
+        struct ebb_device_options device_options = {.backend = backend, .threads = 1};
+        struct ebb_device *device = NULL;
+        if (ebb_device_create(ctx, &device_options, &device) != EBB_OK)
+            fail_msg("%s", ebb_error_text(ctx));
+        assert_int_equal(ebb_device_reserve(device, EBB_SPACE_DEVICE, bytes), EBB_OK);
+        struct ebb_executor *executor = make(device, program, &options);
+        got[apart] = calloc(1, (size_t)bytes);
+        struct ebb_entry_time *times = calloc((size_t)ebb_program_entries(program), sizeof *times);
+        assert_true(got[apart] != NULL && times != NULL);
+        run_update(executor, device, got[apart], bytes);
+        memset(got[apart] + 1000, 0, HEAD_BYTES - 1000); /* scratch */
+        assert_true(ebb_executor_times(executor, times));
+        assert_times_hold(program, times);
+        for (int k = 1; backend == EBB_BACKEND_CUDA && !apart && k < PARAMS; k++) {
+            assert_true((times[k].seconds == 0) == (k % EBB_OP_MANY != 0));
+            assert_true((times[PARAMS + 1 + k].seconds == 0) == (k % EBB_OP_MANY != 0));
+        }
+        peak[apart] = ebb_executor_peak_bytes(executor);
+        free(times);
+        ebb_executor_free(executor);
+        ebb_device_free(device);
+        ebb_program_free(program);
+    }
+    assert_int_equal(peak[0], peak[1]);
+    struct ebb_sums sums;
+    memcpy(&sums, got[0] + 512, sizeof sums);
+    assert_true(sums.finite && sums.norm_squared > 0);
+    for (int64_t i = 0; i < bytes; i++)
+        if (got[0][i] != got[1][i]) fail_msg("byte %lld differs", (long long)i);
+    free(got[0]);
+    free(got[1]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -529,6 +775,11 @@ int main(void)
         CASE(the_predicted_end_is_the_last_byte_that_changes),
         CASE(a_profiled_run_tells_when_each_entry_ran),
         CASE(a_run_that_failed_has_no_times_and_the_next_one_has),
+        CASE(ops_of_one_kind_on_disjoint_data_run_as_one),
+        CASE(only_the_first_of_a_run_waits_and_only_the_last_is_waited_for),
+        CASE(moves_run_alone),
+        CASE(shared_views_are_the_same_place_in_a_run),
+        CASE(parameters_that_are_updated_together_get_the_same_bits_as_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

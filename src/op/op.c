@@ -54,3 +54,9 @@ ebb_op_fn ebb_op_function(enum ebb_op op, enum ebb_backend backend)
     if (info == NULL) return NULL;
     return backend == EBB_BACKEND_CUDA ? ebb_op_function_cuda(op) : info->cpu;
 }
+
+const struct ebb_op_many *ebb_op_many(enum ebb_op op, enum ebb_backend backend)
+{
+    if (ebb_op_info(op) == NULL || backend != EBB_BACKEND_CUDA) return NULL;
+    return ebb_op_many_cuda(op);
+}

@@ -131,6 +131,23 @@ const struct ebb_op_info *ebb_op_info(enum ebb_op op);
 /* What runs the op on a backend; NULL: this build has nothing for it. */
 ebb_op_fn ebb_op_function(enum ebb_op op, enum ebb_backend backend);
 
+/* Calls of one op that a single call may take along: what fits the 4 KiB of a kernel's
+ * arguments. */
+enum { EBB_OP_MANY = 24 };
+
+/* args[0 .. count - 1], up to EBB_OP_MANY: the same bits as one call after the other. */
+typedef enum ebb_status (*ebb_op_many_fn)(const struct ebb_op_env *env, const void *const *args,
+                                          int32_t count);
+
+/* An op with a function for many calls. Beside its shared views no call may write what another
+ * touches; the shared ones must be the same place in all. */
+struct ebb_op_many {
+    ebb_op_many_fn run;
+    uint32_t shared; /* bit i: view i is shared */
+};
+/* NULL: there is none. */
+const struct ebb_op_many *ebb_op_many(enum ebb_op op, enum ebb_backend backend);
+
 #ifdef __cplusplus
 }
 #endif

@@ -33,3 +33,14 @@ ebb_op_fn ebb_op_function_cuda(enum ebb_op op)
     };
     return functions[op];
 }
+
+/* Shared: step and sums, and the scratch of norms. */
+const struct ebb_op_many *ebb_op_many_cuda(enum ebb_op op)
+{
+    static const struct ebb_op_many manys[EBB_OP_COUNT] = {
+        [EBB_OP_norm_squared] = {ebb_norm_squared_many_cuda, 1u << 1 | 1u << 2},
+        [EBB_OP_adamw] = {ebb_adamw_many_cuda, 1u << 6 | 1u << 7},
+        [EBB_OP_sgd] = {ebb_sgd_many_cuda, 1u << 5 | 1u << 6},
+    };
+    return manys[op].run != NULL ? &manys[op] : NULL;
+}

@@ -8,3 +8,9 @@ ebb_op_fn ebb_op_function_cuda(enum ebb_op op)
     (void)op;
     return NULL;
 }
+
+const struct ebb_op_many *ebb_op_many_cuda(enum ebb_op op)
+{
+    (void)op;
+    return NULL;
+}

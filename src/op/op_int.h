@@ -9,7 +9,8 @@
 extern "C" {
 #endif
 
-ebb_op_fn ebb_op_function_cuda(enum ebb_op op); /* NULL: none */
+ebb_op_fn ebb_op_function_cuda(enum ebb_op op);             /* NULL: none */
+const struct ebb_op_many *ebb_op_many_cuda(enum ebb_op op); /* NULL: none */
 
 #ifdef __cplusplus
 }

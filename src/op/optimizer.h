@@ -35,7 +35,8 @@ extern "C" {
 struct ebb_norm_squared {
     struct ebb_view grad;    /* in [R, N] fp32 */
     struct ebb_view sums;    /* out [+=] struct ebb_sums as bytes */
-    struct ebb_view scratch; /* [1, ebb_norm_squared_scratch()] bytes; absent where it is 0 */
+    struct ebb_view scratch; /* [1, ebb_norm_squared_scratch()] bytes; absent where it is 0. On a
+                                GPU it does for EBB_OP_MANY gradients in one call */
 };
 int64_t ebb_norm_squared_scratch(const struct ebb_op_target *target);
 
@@ -82,6 +83,14 @@ enum ebb_status ebb_norm_squared_cuda(const struct ebb_op_env *env,
 enum ebb_status ebb_clip_cuda(const struct ebb_op_env *env, const struct ebb_clip *args);
 enum ebb_status ebb_adamw_cuda(const struct ebb_op_env *env, const struct ebb_adamw *args);
 enum ebb_status ebb_sgd_cuda(const struct ebb_op_env *env, const struct ebb_sgd *args);
+/* Many parameters in one launch, with the same bits (struct ebb_op_many). They share step, sums and
+ * scratch. */
+enum ebb_status ebb_norm_squared_many_cuda(const struct ebb_op_env *env, const void *const *args,
+                                           int32_t count);
+enum ebb_status ebb_adamw_many_cuda(const struct ebb_op_env *env, const void *const *args,
+                                    int32_t count);
+enum ebb_status ebb_sgd_many_cuda(const struct ebb_op_env *env, const void *const *args,
+                                  int32_t count);
 
 #ifdef __cplusplus
 }

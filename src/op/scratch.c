@@ -51,7 +51,7 @@ int64_t ebb_preference_loss_scratch(int64_t docs, const struct ebb_op_target *ta
 
 int64_t ebb_norm_squared_scratch(const struct ebb_op_target *target)
 {
-    return is_cuda(target) ? EBB_CUDA_NORM_PARTS * (int64_t)sizeof(double) : 0;
+    return is_cuda(target) ? EBB_OP_MANY * EBB_CUDA_NORM_PARTS * (int64_t)sizeof(double) : 0;
 }
 
 int64_t ebb_embed_backward_scratch(int64_t tokens, const struct ebb_op_target *target)

@@ -8,8 +8,12 @@
  *
  * Events 0 to 2 mark the queues' ends when a run begins, the program's own come after them.
  *
+ * Where the backend has a function for many calls of an op (ebb_op_many), entries that may run as
+ * one command do: the first is the head that runs them all.
+ *
  * A profiled executor has marks of its own: one where a run begins on COMPUTE, then two for each
- * entry, between its waits and the event that others wait for.
+ * entry, between its waits and the event that others wait for. Those of a head are for all that it
+ * runs.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "program/executor.h"
 
@@ -25,9 +29,11 @@ enum { SLOTS = 8, JOIN_EVENTS = EBB_QUEUE_COUNT };
 struct launch {
     struct ebb_executor *executor;
     const void *args;
-    ebb_op_fn op;       /* NULL: a move */
-    int64_t device_end; /* end of the highest device byte that it can touch */
-    int32_t next_part;  /* out: the entry with the next part of the same generation; -1: none */
+    ebb_op_fn op;        /* NULL: a move */
+    ebb_op_many_fn many; /* runs `count` entries from this one on; NULL: only this one */
+    int32_t count;       /* 0: an entry before this one runs it */
+    int64_t device_end;  /* end of the highest device byte that it can touch */
+    int32_t next_part;   /* out: the entry with the next part of the same generation; -1: none */
     uint8_t queue;
     bool stashed; /* moved by the stash; else a plain copy */
 };
@@ -54,6 +60,7 @@ struct ebb_executor {
     void **base;                    /* [tensors] */
     void **own;                     /* [tensors] blocks to free, or NULL */
     struct launch *launches;        /* [entries] */
+    const void **args;              /* [entries] of each, side by side for a head */
     bool used[EBB_QUEUE_COUNT];     /* the program has entries there */
     bool computes[EBB_QUEUE_COUNT]; /* ops among them */
     struct slot slots[SLOTS];
@@ -188,16 +195,87 @@ static enum ebb_status prepare_op(struct ebb_executor *x, int32_t e, const struc
     return EBB_OK;
 }
 
+/* ---- entries that run as one ---- */
+
+static bool overlap(const struct ebb_access *a, const struct ebb_access *b)
+{
+    return a->space == b->space && a->begin < b->end && b->begin < a->end;
+}
+
+static bool is_same_view(const struct ebb_view *a, const struct ebb_view *b)
+{
+    return a->tensor == b->tensor && a->offset == b->offset && a->cols == b->cols;
+}
+
+/* Whether the order of two entries of one op is nobody's business but the op's own. */
+static bool may_run_as_one(const struct ebb_program *program, const struct ebb_entry *a,
+                           const struct ebb_entry *b, uint32_t shared)
+{
+    struct ebb_access left, right;
+    int views = ebb_program_views(program, a);
+    for (int i = 0; i < views; i++) {
+        bool is_shared = shared >> i & 1;
+        if (is_shared &&
+            !is_same_view(ebb_entry_view(program, a, i), ebb_entry_view(program, b, i)))
+            return false;
+        if (!ebb_program_access(program, a, i, &left)) continue;
+        for (int k = 0; k < views; k++) {
+            if ((is_shared && k == i) || !ebb_program_access(program, b, k, &right)) continue;
+            if ((left.writes || right.writes) && overlap(&left, &right)) return false;
+        }
+    }
+    return true;
+}
+
+int32_t ebb_program_run_length(const struct ebb_program *program, int32_t entry, int32_t max,
+                               uint32_t shared)
+{
+    const struct ebb_entry *first = ebb_program_entry_at(program, entry);
+    int32_t room = ebb_program_entries(program) - entry, length = 1;
+    if (room > max) room = max;
+    if (first->kind != EBB_ENTRY_OP) return 1;
+    for (; length < room; length++) {
+        const struct ebb_entry *next = ebb_program_entry_at(program, entry + length);
+        if (next->kind != EBB_ENTRY_OP || next->op != first->op || next->queue != first->queue ||
+            next->wait_count > 0 || ebb_program_entry_at(program, entry + length - 1)->event >= 0)
+            return length;
+        for (int32_t e = entry; e < entry + length; e++)
+            if (!may_run_as_one(program, ebb_program_entry_at(program, e), next, shared))
+                return length;
+    }
+    return length;
+}
+
+/* Heads take along what they may, once all entries are prepared. */
+static void gather_runs(struct ebb_executor *x)
+{
+    for (int32_t e = 0; e < ebb_program_entries(x->program); e += x->launches[e].count) {
+        const struct ebb_entry *entry = ebb_program_entry_at(x->program, e);
+        struct launch *head = &x->launches[e];
+        head->count = 1;
+        if (entry->kind != EBB_ENTRY_OP) continue;
+        const struct ebb_op_many *many =
+            ebb_op_many((enum ebb_op)entry->op, ebb_device_backend(x->device));
+        if (many == NULL) continue;
+        head->count = ebb_program_run_length(x->program, e, EBB_OP_MANY, many->shared);
+        if (head->count == 1) continue;
+        head->many = many->run;
+        for (int32_t k = 1; k < head->count; k++)
+            if (head[k].device_end > head->device_end) head->device_end = head[k].device_end;
+    }
+}
+
 static enum ebb_status prepare_entries(struct ebb_executor *x, bool own)
 {
-    x->launches = ebb_mem_alloc(x->ctx, ((size_t)ebb_program_entries(x->program) + 1) *
-                                            sizeof *x->launches);
-    if (x->launches == NULL) return EBB_NO_MEMORY;
+    size_t count = (size_t)ebb_program_entries(x->program) + 1;
+    x->launches = ebb_mem_alloc(x->ctx, count * sizeof *x->launches);
+    x->args = ebb_mem_alloc(x->ctx, count * sizeof *x->args);
+    if (x->launches == NULL || x->args == NULL) return EBB_NO_MEMORY;
     for (int32_t e = 0; e < ebb_program_entries(x->program); e++) {
         const struct ebb_entry *entry = ebb_program_entry_at(x->program, e);
         struct launch *launch = &x->launches[e];
         launch->executor = x;
-        launch->args = ebb_program_args(x->program, entry);
+        launch->args = x->args[e] = ebb_program_args(x->program, entry);
         launch->device_end = device_end(x, entry, own);
         launch->next_part = -1;
         launch->queue = entry->queue;
@@ -207,6 +285,7 @@ static enum ebb_status prepare_entries(struct ebb_executor *x, bool own)
         else
             launch->stashed = is_stashed(x->program, launch->args);
     }
+    gather_runs(x);
     return chain_parts(x);
 }
 
@@ -287,6 +366,7 @@ void ebb_executor_free(struct ebb_executor *executor)
     ebb_mem_free(ctx, (void *)executor->own);
     ebb_mem_free(ctx, (void *)executor->base);
     ebb_mem_free(ctx, executor->launches);
+    ebb_mem_free(ctx, (void *)executor->args);
     ebb_mem_free(ctx, executor);
 }
 
@@ -313,7 +393,8 @@ static enum ebb_status run_op(const struct ebb_queue_env *queue_env, const void 
                              .libs = x->libs,
                              .stream = queue_env->stream,
                              .threads = queue_env->threads};
-    return launch->op(&env, launch->args);
+    if (launch->many == NULL) return launch->op(&env, launch->args);
+    return launch->many(&env, x->args + (launch - x->launches), launch->count);
 }
 
 /* ---- a run ---- */
@@ -406,6 +487,7 @@ static enum ebb_status run_marked(struct ebb_executor *x, int32_t e, const struc
 static enum ebb_status run_entry(struct ebb_executor *x, int32_t e, const struct ebb_op_env *env)
 {
     const struct ebb_entry *entry = ebb_program_entry_at(x->program, e);
+    const struct ebb_entry *last = ebb_program_entry_at(x->program, e + x->launches[e].count - 1);
     enum ebb_queue queue = (enum ebb_queue)entry->queue;
     for (int32_t k = 0; k < entry->wait_count; k++) {
         int32_t other = ebb_program_wait_at(x->program, entry, k);
@@ -414,8 +496,7 @@ static enum ebb_status run_entry(struct ebb_executor *x, int32_t e, const struct
     }
     EBB_TRY(x->first_mark < 0 ? run_work(x, &x->launches[e], entry, env)
                               : run_marked(x, e, entry, env));
-    return entry->event < 0 ? EBB_OK
-                            : ebb_queue_record(x->device, queue, JOIN_EVENTS + entry->event);
+    return last->event < 0 ? EBB_OK : ebb_queue_record(x->device, queue, JOIN_EVENTS + last->event);
 }
 
 static enum ebb_status run_all(struct ebb_executor *x, const struct ebb_step *step)
@@ -424,7 +505,8 @@ static enum ebb_status run_all(struct ebb_executor *x, const struct ebb_step *st
     if (x->first_mark >= 0) EBB_TRY(ebb_queue_mark(x->device, EBB_QUEUE_COMPUTE, x->first_mark));
     EBB_TRY(pass_values(x, step));
     struct ebb_op_env env = {.ctx = x->ctx, .base = x->base, .step = step};
-    for (int32_t e = 0; e < ebb_program_entries(x->program); e++) EBB_TRY(run_entry(x, e, &env));
+    for (int32_t e = 0; e < ebb_program_entries(x->program); e += x->launches[e].count)
+        EBB_TRY(run_entry(x, e, &env));
     return EBB_OK;
 }
 
@@ -447,6 +529,11 @@ bool ebb_executor_times(const struct ebb_executor *executor, struct ebb_entry_ti
     bool whole = !x->broken;
     for (int32_t e = 0; whole && e < ebb_program_entries(x->program); e++) {
         int begin = x->first_mark + 1 + 2 * e;
+        if (x->launches[e].count == 0) { /* its head has the time of all */
+            times[e].begin = times[e - 1].begin + times[e - 1].seconds;
+            times[e].seconds = 0;
+            continue;
+        }
         times[e].begin = ebb_device_mark_seconds(x->device, x->first_mark, begin);
         times[e].seconds = ebb_device_mark_seconds(x->device, begin, begin + 1);
         whole = !isnan(times[e].begin) && !isnan(times[e].seconds);

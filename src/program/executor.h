@@ -43,7 +43,8 @@ void ebb_executor_free(struct ebb_executor *executor); /* accepts NULL */
  * rows that are not live; the last part with a live row ends its generation. */
 enum ebb_status ebb_executor_run(struct ebb_executor *executor, const struct ebb_step *step);
 
-/* When an entry ran, by the marks around it; what it waited for before comes before its begin. */
+/* When an entry ran, by the marks around it; what it waited for before comes before its begin. Of
+ * entries that ran as one the first has all the time, the others 0 seconds at its end. */
 struct ebb_entry_time {
     double begin; /* seconds from where COMPUTE began the run; on other queues it may be below 0 */
     double seconds;

@@ -42,6 +42,13 @@ enum ebb_status ebb_program_need(const struct ebb_program *program, enum ebb_pro
 const struct ebb_view *ebb_entry_view(const struct ebb_program *program,
                                       const struct ebb_entry *entry, int i);
 
+/* How many entries from `entry` on, up to `max` (at least 1), may run as one command: ops of one
+ * kind on one queue, next to each other in program order, of which only the first waits and only
+ * the last is waited for. Views whose bit is set in `shared` are the same in all of them; beside
+ * those none of them writes a byte that another touches. */
+int32_t ebb_program_run_length(const struct ebb_program *program, int32_t entry, int32_t max,
+                               uint32_t shared);
+
 enum { EBB_ENTRY_TEXT = 80 };
 /* Writes "entry 12 (matmul on queue compute)" into `out`, which is returned. */
 const char *ebb_entry_text(const struct ebb_program *program, int32_t entry,
