@@ -146,7 +146,7 @@ echo "$gpu"
 for test in "$bin"/test_device_cuda*; do
     [ ! -x "$test" ] || run_test "$test"
 done
-for test in "$bin"/test_train_distill "$bin"/test_train_* "$bin"/test_op_*; do # the longest first
+for test in "$bin"/test_train_distill "$bin"/test_train_* "$bin"/test_op_* "$bin"/test_program_*; do # longest first
     [ -f "$test" ] && [ -x "$test" ] || continue
     case $test in *_train_distill) [ -z "${distill:-}" ] || continue; distill=seen ;; esac
     beside run_test "$test"

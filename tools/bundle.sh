@@ -28,7 +28,7 @@ strip -o "$folder/bin/ebb" "$build/ebb"
 strip --strip-unneeded -o "$folder/lib/libebb_rooms.so" "$build/libebb_rooms.so"
 cp LICENSE "$folder/licences/ebb"
 if [ "$tests" = --tests ]; then
-    for program in "$build"/test_device_cuda* "$build"/test_op_* "$build"/test_train_*; do
+    for program in "$build"/test_device_cuda* "$build"/test_op_* "$build"/test_program_executor "$build"/test_train_*; do
         if [ -f "$program" ] && [ -x "$program" ]; then
             strip -o "$folder/bin/$(basename "$program")" "$program"
         fi
