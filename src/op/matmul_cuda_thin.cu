@@ -161,7 +161,7 @@ static __global__ void __launch_bounds__(32 * ACROSS_WARPS) across_kernel(struct
 template <typename T, int N8> static void across_launch(const struct across &p, cudaStream_t stream)
 {
     const int threads = 32 * ACROSS_WARPS;
-    /* Twice the rows halve what is read of b; but two blocks a processor are worth more than that. */
+    /* Twice the rows halve what is read of b, but two blocks a processor are worth more. */
     if (p.n > 32 && p.rows >= 8192)
         across_kernel<T, N8, 2><<<ebb_blocks(ebb_ceil_div(p.rows, 32)), threads, 0, stream>>>(p);
     else
