@@ -214,7 +214,7 @@ static void make_numerics(struct bench *b, int64_t vocab)
     b->numerics.storage = o->dtype;
     b->numerics.threads = (int)o->threads;
     snprintf(b->numerics.backend, sizeof b->numerics.backend, "cpu");
-    ebb_numerics_choose(&b->numerics, vocab, &capacity);
+    ebb_numerics_choose(&b->numerics, vocab, 0, &capacity); /* one tile for all widths */
     if (o->tile > 0) b->numerics.tile_tokens = o->tile;
     if (o->chunk > 0) b->numerics.head_chunk = o->chunk;
 }

@@ -13,7 +13,8 @@
  *
  * Same numbers: for equal shapes, strides, dtypes and thread count the result is bitwise the same,
  * every time. On CUDA a row's result does not depend on the number of live rows either (of y in NT
- * and NN): one algorithm per (form, N, K, dtypes, terms), without split-K.
+ * and NN): one way per (form, N, K, dtypes, strides, terms), and sums are split, if at all, by K
+ * alone. Which way: op/matmul_gpu.c.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef EBB_OP_MATMUL_H
 #define EBB_OP_MATMUL_H

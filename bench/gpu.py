@@ -1,0 +1,521 @@
+#!/usr/bin/env python3
+"""Speed and memory of Ebb beside PyTorch's fast way on one GPU: a table in Markdown.
+
+    python3 bench/gpu.py --bin DIR [--peers DIR] [--rows LIST] [--rounds N] [--steps N] [--profile]
+                         [--only ebb|peer] [--csv FILE] [--limit S] [--time S] [--work DIR]
+                         [--python PATH] [--ceilings A,B,C,D] [--device cuda|cpu]
+
+DIR of --bin holds `ebb`, which makes each model once, at random, in bfloat16. A step is one record
+of random ids below 256, the same on both sides; loss over every token, AdamW without weight decay,
+a constant rate, gradients clipped to a norm of 1. LoRA: rank 16 on every linear layer. For each row
+a process of Ebb's and one of PyTorch's run in turn, --rounds times; its speed is the median of the
+steps after the first two (where a row has only two: of the second), then of the rounds.
+
+PyTorch: transformers' model with random weights made on the GPU, SDPA, PEFT, fused AdamW, bfloat16
+throughout; Ebb's adapters are float32. Where every weight is trained Ebb has bfloat16 weights with
+float32 masters and moments; PyTorch has no such AdamW, so the peer has float32 parameters and
+moments under autocast to bfloat16. A row names the peer's best mode, joined with "+": ac (layers
+checkpointed), liger (its kernels and fused loss; else the loss is made in chunks), trl (TRL's hooks
+move what is saved to the host), tune (torchtune's, where TRL's are missing), or plain. DIR of
+--peers: liger_kernel/, trl_offload.py (TRL's trl/models/activation_offloading.py), tune_offload.py
+(torchtune/training/_activation_offloading.py), peft/ where it is not installed. With a part missing
+the best that is left runs, and is named. --python is the peer's interpreter.
+
+Memory: Ebb's arena predicted and measured, which must be equal; what PyTorch's allocator gave out
+and reserved at most. --profile runs Ebb once more a row, prints where a step's time goes and writes
+it beside the CSV (-profile.json). `share` is what the step's work needs at the ceilings, over the
+step: FLOPs of products and the head, of attention, bytes of memory-bound ops and the optimizer.
+Ceilings are those the profile measured, and for attention the rates it saw; or --ceilings: TFLOP/s
+of products, attention forward and backward, and TB/s.
+
+--limit: seconds for a process; --time: for all. --device cpu tries the script on tiny models and
+says nothing of speed. Exit 0: all is there; 1: an arena is not as predicted; 2: a run is missing.
+SPDX-License-Identifier: Apache-2.0
+"""
+
+import argparse
+import collections
+import contextlib
+import csv
+import datetime
+import importlib.metadata
+import json
+import logging
+import os
+import random
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import types
+from statistics import median
+from unittest import mock
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+GIB, WARMUP, CHUNK, RANK, ALPHA = 2**30, 2, 2048, 16, 32
+MODELS = {"qwen2.5-7b": 15, "llama-3.2-1b": 3, "qwen2.5-0.5b": 1, "tiny-llama": 0}  # GiB of files
+KEEP = ["gradient_checkpointing=false", "activation_offloading=false"]
+AWAY = ["gradient_checkpointing=true", "activation_offloading=true"]
+RICH = ["activations={x: host, qkv: host, o: host, x2: host}"]
+XO = ["activations={x: host, o: host}"]
+BUDGET = ["memory_budget=22.4GiB"]
+LEAN = "ac+liger+trl"
+
+# `steps` of 0: as --steps says; `ratio` and `gib` are aims: at least, at most; None: none.
+Row = collections.namedtuple("Row", "name shape tokens full keys mode steps ratio gib")
+ROWS = {"cuda": [
+    Row("7b-8k-x", "qwen2.5-7b", 8192, False, AWAY, LEAN, 0, 1.2, 14.5),
+    Row("7b-8k-rich", "qwen2.5-7b", 8192, False, RICH, LEAN, 0, 1.3, 16.5),
+    Row("7b-8k-keep", "qwen2.5-7b", 8192, False, KEEP, "liger", 0, 1.12, 39),
+    Row("7b-32k-xo", "qwen2.5-7b", 32768, False, XO, LEAN, 0, 1.2, 16),
+    Row("7b-32k-best", "qwen2.5-7b", 32768, False, BUDGET, LEAN, 0, 1.28, 22.4),
+    Row("7b-128k-xo", "qwen2.5-7b", 131072, False, XO, LEAN, 2, 1.22, 22.5),
+    Row("1b-8k-keep", "llama-3.2-1b", 8192, False, KEEP, "liger", 0, 1.3, 9),
+    Row("0.5b-8k-keep", "qwen2.5-0.5b", 8192, False, KEEP, "plain", 0, 1.8, 6.5),
+    Row("0.5b-8k-x", "qwen2.5-0.5b", 8192, False, AWAY, LEAN, 0, 2.5, 1.6),
+    Row("full-0.5b-8k", "qwen2.5-0.5b", 8192, True, KEEP, "liger", 0, 1.3, None),
+    Row("full-1b-8k", "llama-3.2-1b", 8192, True, KEEP, "liger", 0, 1.3, None),
+], "cpu": [
+    Row("tiny-keep", "tiny-llama", 256, False, KEEP, "plain", 0, None, None),
+    Row("tiny-x", "tiny-llama", 256, False, AWAY + ["memory_budget=200MiB"], LEAN, 0, None, None),
+    Row("full-tiny", "tiny-llama", 256, True, KEEP, "liger", 0, None, None),
+]}
+FIELDS = ["row", "side", "round", "mode", "note", "tokens_per_second", "predicted", "measured",
+          "process", "allocated", "reserved", "seconds", "losses"]
+
+
+def records_of(tokens, steps):
+    generator = random.Random(1)
+    return [[generator.randrange(256) for _ in range(tokens)] for _ in range(steps)]
+
+
+# ---- PyTorch, in a process of its own ------------------------------------------------------------
+
+
+def torchtune_hooks():
+    """What their module imports and does not need here stands empty while it loads."""
+    empty, log = type("Empty", (), {}), logging.getLogger("torchtune")
+    needs = {"torchao": {"__version__": "0.17.0"}, "torchao.quantization": {"NF4Tensor": empty},
+             "torchao.dtypes": {}, "torchao.dtypes.nf4tensor": {"NF4Tensor": empty},
+             "torchtune": {}, "torchtune.modules": {"TiedLinear": empty},
+             "torchtune.utils": {"get_logger": lambda *_: log}}
+    modules = {name: types.ModuleType(name) for name in needs}
+    for name, module in modules.items():
+        vars(module).update(needs[name])
+    with mock.patch.dict(sys.modules, modules):
+        return importlib.import_module("tune_offload")
+
+
+def trl_hooks():
+    from accelerate import PartialState
+
+    PartialState()  # TRL's log wants it
+    return importlib.import_module("trl_offload")
+
+
+def parts_that_run(mode, cuda):
+    """(what of a mode runs here, the hooks' module or None, what is missing and why)"""
+    loads = {"liger": lambda: importlib.import_module("liger_kernel.transformers"),
+             "trl": trl_hooks, "tune": torchtune_hooks}
+    wanted, found, hooks, missing = mode.split("+"), [], None, []
+    for part in wanted:
+        try:
+            if part in loads:
+                if not cuda:
+                    raise ImportError("it needs a GPU")
+                module = loads[part]()
+                hooks = hooks if part == "liger" else module
+            found.append(part)
+        except Exception as error:  # others' packages fail in many ways
+            missing.append(f"no {part}: {str(error).partition(chr(10))[0][:80]}")
+            if part == "trl" and cuda:
+                wanted.append("tune")
+    return found or ["plain"], hooks, missing
+
+
+def build(task, parts, torch):
+    """(the model with its adapters, the model below them)"""
+    import transformers
+
+    transformers.logging.set_verbosity_error()
+    dtype = torch.float32 if task["full"] else torch.bfloat16
+    config = transformers.AutoConfig.for_model(**task["config"])
+    config.use_cache = False
+    torch.manual_seed(0)
+    with torch.device(task["device"]):
+        model = base = transformers.AutoModelForCausalLM.from_config(
+            config, dtype=dtype, attn_implementation="sdpa")
+        if not task["full"]:
+            import peft
+
+            model = peft.get_peft_model(base, peft.LoraConfig(
+                r=RANK, lora_alpha=ALPHA, target_modules="all-linear", task_type="CAUSAL_LM"),
+                autocast_adapter_dtype=False)
+    for name, weight in model.named_parameters():
+        if weight.dtype != dtype or weight.device.type != task["device"]:
+            raise RuntimeError(f"{name} is {weight.dtype} on {weight.device}, {dtype} was wanted")
+    if "ac" in parts:
+        base.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+    if "liger" in parts:
+        from liger_kernel.transformers import _apply_liger_kernel_to_instance as apply
+
+        apply(model=base, cross_entropy=False, fused_linear_cross_entropy=False)
+    return model.train(), base
+
+
+def loss_of(hidden, head, targets, liger):
+    """The mean cross-entropy: Liger's, or a chunk's logits at a time, made again for backward."""
+    if liger:
+        from liger_kernel.ops.fused_linear_cross_entropy import (
+            LigerFusedLinearCrossEntropyFunction as Fused)
+
+        result = Fused.apply(hidden, head, targets)
+        return result[0] if isinstance(result, tuple) else result
+    from torch.nn.functional import cross_entropy, linear
+    from torch.utils.checkpoint import checkpoint
+
+    def part(rows, wanted):
+        return cross_entropy(linear(rows, head).float(), wanted, reduction="sum")
+
+    pieces = zip(hidden.split(CHUNK), targets.split(CHUNK))
+    return sum(checkpoint(part, *piece, use_reentrant=False) for piece in pieces) / len(targets)
+
+
+def train(task, parts, hooks, torch):
+    """Seconds and losses of the steps, and the allocator's peaks."""
+    cuda, seconds, losses, none = task["device"] == "cuda", [], [], contextlib.nullcontext()
+    model, base = build(task, parts, torch)
+    trained = [weight for weight in model.parameters() if weight.requires_grad]
+    optimizer = torch.optim.AdamW(trained, lr=task["rate"], weight_decay=0, fused=cuda)
+    offload = hooks.OffloadActivations() if hooks else none
+    if hasattr(offload, "update_model_params"):
+        offload.update_model_params(model)
+    lower = torch.autocast(task["device"], torch.bfloat16) if task["full"] else none
+    wait = torch.cuda.synchronize if cuda else lambda: None
+    records = [torch.tensor([ids], device=task["device"])
+               for ids in records_of(task["tokens"], task["steps"])]
+    if cuda:
+        torch.cuda.reset_peak_memory_stats()
+    for ids in records:
+        wait()
+        start = time.perf_counter()
+        with lower:
+            with offload:
+                hidden = base.model(input_ids=ids).last_hidden_state[0]
+            loss = loss_of(hidden[:-1], base.lm_head.weight, ids[0, 1:], "liger" in parts)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(trained, 1.0)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        losses.append(loss.item())
+        del hidden, loss  # else they are there while the next step's are made
+        wait()
+        seconds.append(time.perf_counter() - start)
+    peaks = dict(allocated=torch.cuda.max_memory_allocated(),
+                 reserved=torch.cuda.max_memory_reserved()) if cuda else {}
+    return dict(peaks, seconds=seconds, losses=losses)
+
+
+def peer_process(path):
+    """Does the task in the file; the result lies beside it."""
+    with open(path) as file:
+        task = json.load(file)
+    if task["peers"]:
+        sys.path.insert(0, task["peers"])
+    import torch
+
+    parts, hooks, notes = parts_that_run(task["mode"], task["device"] == "cuda")
+    versions = [f"torch {torch.__version__}"]
+    if task["device"] == "cuda":
+        versions.append(f"cuDNN {torch.backends.cudnn.version()}")
+    for name in ("transformers", "peft", "liger_kernel", "trl", "torchtune"):
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            versions.append(f"{name} {importlib.metadata.version(name)}")
+    result = {"mode": "+".join(parts), "versions": ", ".join(versions)}
+    try:
+        result.update(train(task, parts, hooks, torch))
+    except (RuntimeError, MemoryError, ImportError) as error:  # out of memory is a result too
+        notes.append(str(error).partition("\n")[0][:120] or type(error).__name__)
+    with open(path + ".out", "w") as file:
+        json.dump(dict(result, note="; ".join(notes)), file)
+
+
+# ---- Processes -----------------------------------------------------------------------------------
+
+
+def run_limited(args, command):
+    """(what went wrong or "", stderr)"""
+    seconds = min(args.limit, args.begin + args.time - time.time())
+    if seconds <= 0:
+        return "no time left", ""
+    environment = dict(os.environ, HF_HUB_OFFLINE="1")
+    environment.setdefault("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
+    try:
+        done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                              timeout=seconds, env=environment, text=True, errors="replace")
+    except subprocess.TimeoutExpired:
+        return f"more than {seconds:.0f} s", ""
+    except OSError as error:
+        return f"{command[0]}: {error.strerror}", ""
+    if done.returncode == 0:
+        return "", done.stderr
+    print(f"{shlex.join(command)}: exit {done.returncode}\n{done.stderr[-3000:]}", file=sys.stderr)
+    lines = [line for line in done.stderr.splitlines() if line.strip()] or ["nothing said"]
+    line = next((line for line in lines if line.startswith("ebb: error")), lines[-1])
+    return f"exit {done.returncode}: {line.strip()[:160]}", done.stderr
+
+
+def ebb_command(args, row, model, out):
+    data = os.path.join(args.dir, f"{row.tokens}-{row.steps}.jsonl")
+    if not os.path.exists(data):
+        with open(data, "w") as file:
+            for ids in records_of(row.tokens, row.steps):
+                file.write(json.dumps({"input_ids": ids}) + "\n")
+    lora = [] if row.full else ["use_peft=true", f"lora_r={RANK}", f"lora_alpha={ALPHA}"]
+    return [args.ebb, "sft", "model_name_or_path=" + model, "dataset_name=" + data,
+            "output_dir=" + out, "device=" + args.device, "dtype=bfloat16", "save_strategy=no",
+            f"max_length={row.tokens}", f"max_steps={row.steps}", "per_device_train_batch_size=1",
+            "shuffle=false", "dataset_cache=false", "lr_scheduler_type=constant", "weight_decay=0",
+            f"learning_rate={1e-5 if row.full else 1e-4}", "max_grad_norm=1", *lora, *row.keys]
+
+
+def by_ebb(args, row, profile=False):
+    result = {"row": row.name, "side": "ebb"}
+    model, out = (os.path.join(args.dir, name) for name in (row.shape, "out"))
+    if row.shape not in args.made:
+        args.made[row.shape] = run_limited(
+            args, [args.ebb, "init", row.shape, model, "--tokenizer", "bytes", "dtype=bfloat16"])[0]
+    if args.made[row.shape]:
+        return dict(result, note="model: " + args.made[row.shape])
+    shutil.rmtree(out, ignore_errors=True)
+    command = ebb_command(args, row, model, out) + ["profile=true"] * profile
+    wrong, text = run_limited(args, command)
+    if wrong:
+        return dict(result, note=wrong)
+    with open(os.path.join(out, "metrics.jsonl")) as file:
+        steps = [step for step in map(json.loads, file) if "learning_rate" in step]
+    with open(os.path.join(out, "run.json")) as file:
+        record = json.load(file)
+    if len(steps) != row.steps:
+        return dict(result, note=f"{len(steps)} steps instead of {row.steps}")
+    result.update({key: max(step[name + "_device_bytes"] or 0 for step in steps) for key, name in
+                   (("predicted", "predicted"), ("measured", "peak"), ("process", "process"))})
+    versions = ", ".join(f"{key} {value}" for key, value in record["versions"].items() if value)
+    return dict(result, note="", mode=record["plan"]["what"], versions=versions,
+                seconds=[step["step_seconds"] for step in steps],
+                losses=[step["loss"] for step in steps], profile=record.get("profile"),
+                table=text[max(text.find("where a step's time"), 0):].rstrip())
+
+
+def by_peer(args, row):
+    path = os.path.join(args.dir, "peer")
+    with open(os.path.join(ROOT, "configs", "shapes", row.shape + ".json")) as file:
+        config = json.load(file)
+    for key in ("torch_dtype", "architectures"):
+        config.pop(key, None)
+    with open(path, "w") as file:
+        json.dump(dict(row._asdict(), config=config, device=args.device,
+                       rate=1e-5 if row.full else 1e-4,
+                       peers=args.peers and os.path.abspath(args.peers)), file)
+    wrong, _ = run_limited(args, [args.python, os.path.abspath(__file__), "--peer", path])
+    result = {"row": row.name, "side": "peer", "mode": row.mode, "note": wrong}
+    if not wrong:
+        with open(path + ".out") as file:
+            result.update(json.load(file))
+    return result
+
+
+# ---- Result --------------------------------------------------------------------------------------
+
+
+def speed_of(row, run):
+    return row.tokens / median(run["seconds"][min(WARMUP, row.steps - 1):])
+
+
+def share_of(args, profile, step):
+    """What a step's work takes at the ceilings, over the step; None where one is not known."""
+    parts, measured, given = profile["parts"], profile["ceilings"], args.ceilings or [None] * 4
+    forward, backward = parts["attention_forward"], parts["attention_backward"]
+    work = [(parts["matmul"]["flops"] + parts["head"]["flops"],
+             given[0] or measured["matmul_flops_per_second"]),
+            (forward["flops"], given[1] or forward["flops_per_second"]),
+            (backward["flops"], given[2] or backward["flops_per_second"]),
+            (parts["memory_bound"]["bytes"] + parts["optimizer"]["bytes"],
+             given[3] or measured["device_bytes_per_second"])]
+    if any(amount and not rate for amount, rate in work):
+        return None
+    return sum(amount / rate for amount, rate in work if amount) / step
+
+
+def cells_of(args, row, runs, profile):
+    """A row of the table, and what it is made of."""
+    good = {side: [run for run in runs if run["side"] == side and "seconds" in run]
+            for side in ("ebb", "peer")}
+    speed = {side: median([speed_of(row, run) for run in mine]) if mine else None
+             for side, mine in good.items()}
+    ratio = speed["ebb"] / speed["peer"] if all(speed.values()) else None
+    share = None
+    if profile and profile.get("profile"):
+        step = row.tokens / speed["ebb"] if speed["ebb"] else profile["profile"]["step_seconds"]
+        share = share_of(args, profile["profile"], step)
+
+    def number(value, form):
+        return form.format(value) if value else "-"
+
+    def gib(side, *keys):
+        most = [max((run.get(key, 0) for run in good[side]), default=0) for key in keys]
+        return ", ".join(f"{value / GIB:.2f}" for value in most) if all(most) else "-"
+
+    def losses(side):
+        return "{0:.3f} to {1:.3f}".format(*(good[side][-1]["losses"][i] for i in (0, -1))) if (
+            good[side]) else "-"
+
+    return ratio, [
+        row.name, f"{row.shape}, {row.tokens:,}" + ", full" * row.full,
+        good["peer"][0]["mode"] if good["peer"] else row.mode, number(speed["ebb"], "{:,.0f}"),
+        number(speed["peer"], "{:,.0f}"), number(ratio, "{:.2f}"), number(row.ratio, "{:.2f}"),
+        gib("ebb", "predicted", "measured"), number(row.gib, "{:.1f}"),
+        gib("peer", "allocated", "reserved"), number(share, "{:.1%}"), losses("ebb"),
+        losses("peer")]
+
+
+def heading(args, seen):
+    print(f"    {shlex.join(['python3', 'bench/gpu.py', *sys.argv[1:]])}\n")
+    if args.device == "cuda":
+        with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+            asked = subprocess.run(["nvidia-smi", "--format=csv,noheader",
+                                    "--query-gpu=name,driver_version,memory.total"],
+                                   capture_output=True, text=True, timeout=30)
+            print("GPU, driver, memory:", asked.stdout.strip() or asked.stderr.strip())
+    for versions in dict.fromkeys((run["side"], run["versions"]) for run in seen
+                                  if "versions" in run):
+        print(*versions, sep=": ")
+    print(f"{datetime.date.today()}; rounds: {args.rounds}, steps: {args.steps}\n")
+    titles = ["row", "model, tokens", "peer", "Ebb tok/s", "PyTorch tok/s", "ratio", "aim",
+              "arena GiB predicted, measured", "aim", "PyTorch GiB allocated, reserved", "share",
+              "losses Ebb", "losses PyTorch"]
+    print(f"| {' | '.join(titles)} |\n|{' --- |' * len(titles)}")
+
+
+def report(args, seen, profiles):
+    """Prints everything; returns the exit code."""
+    heading(args, seen)
+    fast, small, notes, equal = [], [], [], True
+    for row in args.rows:
+        runs = [run for run in seen if run["row"] == row.name]
+        ratio, cells = cells_of(args, row, runs, profiles.get(row.name))
+        print(f"| {' | '.join(cells)} |")
+        fast += [ratio >= row.ratio] if ratio and row.ratio else []
+        for run in runs:
+            if run.get("predicted") != run.get("measured"):
+                equal = False
+                notes.append(f"{row.name}: {run['measured']} bytes of arena measured, "
+                             f"{run['predicted']} predicted")
+            small += [run["measured"] <= row.gib * GIB] if run.get("measured") and row.gib else []
+            notes += [f"{row.name}, {run['side']}: {run['note']}"] if run["note"] else []
+        if row.steps <= WARMUP:
+            notes.append(f"{row.name}: {row.steps} steps, the last one timed")
+    notes += [f"{name}, profile: {run['note']}" for name, run in profiles.items() if run["note"]]
+    print("\n" + "".join(f"* {note}\n" for note in dict.fromkeys(notes)))
+    print(f"Aims reached: {sum(fast)} of {len(fast)} ratios, {sum(small)} of {len(small)} arenas")
+    for name, run in profiles.items():
+        if "table" in run:
+            print(f"\n{name}:\n\n    " + run["table"].replace("\n", "\n    "))
+    if any("seconds" not in run for run in [*seen, *profiles.values()]):
+        return 2
+    return 0 if equal else 1
+
+
+def write_csv(path, seen):
+    """Bytes and seconds as they were; of each step in one field, with spaces between."""
+    with open(path, "w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(FIELDS)
+        for run in seen:
+            writer.writerow([run.get(key, "") for key in FIELDS[:-2]]
+                            + [" ".join(map(repr, run.get(key, []))) for key in FIELDS[-2:]])
+
+
+def measure(args):
+    """Runs the rows; files are written as far as it got, should something end this process."""
+    seen, profiles = [], {}
+    sides = [(side, run_of) for side, run_of in (("ebb", by_ebb), ("peer", by_peer))
+             if args.only in (None, side)]
+    for row in args.rows:
+        for index in range(args.rounds):
+            for side, run_of in sides:
+                run = dict(run_of(args, row), round=index + 1)
+                if "seconds" in run:
+                    run["tokens_per_second"] = round(speed_of(row, run), 1)
+                print(row.name, side, run.get("tokens_per_second", "none"), run["note"],
+                      file=sys.stderr, flush=True)
+                seen.append(run)
+                if args.csv:
+                    write_csv(args.csv, seen)
+        if args.profile and args.only != "peer":
+            profiles[row.name] = by_ebb(args, row, profile=True)
+            if args.csv:
+                with open(os.path.splitext(args.csv)[0] + "-profile.json", "w") as file:
+                    json.dump({name: run.get("profile") for name, run in profiles.items()}, file)
+    return report(args, seen, profiles)
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("--bin", default=".", help="where the program ebb is")
+    parser.add_argument("--peers", help="folder with Liger's package and the hooks")
+    parser.add_argument("--python", default=sys.executable, help="the peer's interpreter")
+    parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
+    parser.add_argument("--rows", help="names, with commas between; all by default")
+    parser.add_argument("--only", choices=["ebb", "peer"], help="one side: no ratios")
+    parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--steps", type=int, default=6, help="of a process, the first two untimed")
+    parser.add_argument("--profile", action="store_true", help="where Ebb's time goes")
+    parser.add_argument("--ceilings", help="TFLOP/s of products, attention forward, backward; TB/s")
+    parser.add_argument("--csv", help="write every run's numbers there")
+    parser.add_argument("--limit", type=float, default=150, help="seconds for each process")
+    parser.add_argument("--time", type=float, default=1800, help="seconds for everything")
+    parser.add_argument("--work", help="where models go for a while")
+    parser.add_argument("--peer", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    table = {row.name: row for row in ROWS[args.device]}
+    names = dict.fromkeys(args.rows.split(",") if args.rows else table)
+    if not table.keys() >= names.keys():
+        parser.error(f"--rows takes {', '.join(table)}")
+    if args.steps <= WARMUP or args.rounds < 1:
+        parser.error(f"--steps from {WARMUP + 1} on, --rounds from 1 on")
+    args.rows = [table[name]._replace(steps=table[name].steps or args.steps) for name in names]
+    if args.ceilings:
+        try:
+            args.ceilings = [float(text) * 1e12 for text in args.ceilings.split(",")]
+        except ValueError:
+            args.ceilings = []
+        if len(args.ceilings) != 4 or min(args.ceilings) <= 0:
+            parser.error("--ceilings takes four numbers above 0")
+    args.ebb = os.path.join(os.path.abspath(args.bin), "ebb")
+    args.begin, args.made = time.time(), {}
+    return args
+
+
+def main():
+    args = arguments()
+    if args.peer:
+        peer_process(args.peer)
+        return
+    room = GIB * (1 + sum(MODELS[shape] for shape in {row.shape for row in args.rows}))
+    if args.work:
+        os.makedirs(args.work, exist_ok=True)
+    elif os.path.isdir("/dev/shm") and shutil.disk_usage("/dev/shm").free > room:
+        args.work = "/dev/shm"
+    args.dir = tempfile.mkdtemp(prefix="ebb_gpu_", dir=args.work)
+    try:
+        code = measure(args)
+    finally:
+        shutil.rmtree(args.dir, ignore_errors=True)
+    sys.exit(code)
+
+
+if __name__ == "__main__":
+    main()
