@@ -53,9 +53,9 @@ enum ebb_status ebb_emit_norm(struct ebb_emitter *e, const struct ebb_decoder_ve
 enum ebb_status ebb_emit_norm_backward(struct ebb_emitter *e, const struct ebb_decoder_vector *norm,
                                        struct ebb_view x, struct ebb_view dy, struct ebb_view dx,
                                        bool overwrite);
-/* grad += scale dy^T in. */
+/* grad += dy^T in. */
 enum ebb_status ebb_emit_weight_gradient(struct ebb_emitter *e, struct ebb_view dy,
-                                         struct ebb_view in, struct ebb_view grad, double scale);
+                                         struct ebb_view in, struct ebb_view grad);
 
 /* ---- decoder_head.c ---- */
 
