@@ -11,7 +11,6 @@
 
 #include "model/decoder_emit_int.h"
 #include "op/attention.h"
-#include "op/dropout.h"
 #include "op/embed.h"
 #include "op/optimizer.h"
 #include "op/rmsnorm.h"
@@ -26,8 +25,8 @@ static enum ebb_policy policy_of(const struct ebb_emitter *e, int64_t layer,
     return (enum ebb_policy)e->b->policies->at[layer][slot];
 }
 
-static enum ebb_status new_tile(struct ebb_emitter *e, int64_t cols, const char *name,
-                                int64_t layer, struct ebb_matrix *m)
+enum ebb_status ebb_emit_tile(struct ebb_emitter *e, int64_t cols, const char *name, int64_t layer,
+                              struct ebb_matrix *m)
 {
     return ebb_build_matrix(e->b, cols, e->storage, true, name, layer, m);
 }
@@ -38,7 +37,7 @@ enum ebb_status ebb_emit_whole(struct ebb_emitter *e, int64_t cols, enum ebb_dty
     return ebb_build_matrix(e->b, cols, dtype, false, name, layer, m);
 }
 
-static struct ebb_view vector_view(const struct ebb_emitter *e, int32_t tensor, int64_t n)
+struct ebb_view ebb_emit_vector(const struct ebb_emitter *e, int32_t tensor, int64_t n)
 {
     return tensor < 0 ? ebb_view_none() : ebb_tensor_view(tensor, e->storage, 0, 1, 0, n, n);
 }
@@ -60,7 +59,7 @@ enum ebb_status ebb_emit_norm(struct ebb_emitter *e, const struct ebb_decoder_ve
                               struct ebb_view x, struct ebb_view y)
 {
     struct ebb_rmsnorm_forward args = {.x = x,
-                                       .w = vector_view(e, norm->w, x.cols),
+                                       .w = ebb_emit_vector(e, norm->w, x.cols),
                                        .y = y,
                                        .eps = (float)e->c->norm_eps};
     return ebb_build_op(e->b, EBB_OP_rmsnorm_forward, &args);
@@ -71,7 +70,7 @@ enum ebb_status ebb_emit_norm_backward(struct ebb_emitter *e, const struct ebb_d
                                        bool overwrite)
 {
     struct ebb_rmsnorm_backward args = {.x = x,
-                                        .w = vector_view(e, norm->w, x.cols),
+                                        .w = ebb_emit_vector(e, norm->w, x.cols),
                                         .dy = dy,
                                         .dx = dx,
                                         .dw = ebb_emit_grad(e, norm->param),
@@ -81,228 +80,6 @@ enum ebb_status ebb_emit_norm_backward(struct ebb_emitter *e, const struct ebb_d
     int64_t scratch = norm->param < 0 ? 0 : ebb_rmsnorm_backward_scratch(x.rows, x.cols, &target);
     args.scratch = ebb_build_scratch(e->b, scratch);
     return ebb_build_op(e->b, EBB_OP_rmsnorm_backward, &args);
-}
-
-/* ---- linear layers with adapters ---- */
-
-static bool has_dropout(const struct ebb_emitter *e)
-{
-    return e->train && e->d->options.adapter && e->d->options.adapter->dropout > 0;
-}
-
-/* Columns that adapters add to a linear's input. */
-static int64_t tail_of(const struct ebb_emitter *e, const struct ebb_decoder_linear *linear)
-{
-    return e->base ? 0 : linear->tail;
-}
-
-/* Whether backward needs the linear's input. */
-static bool needs_input(const struct ebb_decoder_linear *linear)
-{
-    return linear->param >= 0 || linear->tail > 0;
-}
-
-/* A tile buffer for a linear's input with its tail. */
-static enum ebb_status new_input_tile(struct ebb_emitter *e,
-                                      const struct ebb_decoder_linear *linear, const char *name,
-                                      int64_t layer, struct ebb_matrix *m)
-{
-    return new_tile(e, linear->in + tail_of(e, linear), name, layer, m);
-}
-
-/* A tile buffer for an adapter's input or its gradient under dropout; nothing without dropout. */
-static enum ebb_status new_dropout_tile(struct ebb_emitter *e,
-                                        const struct ebb_decoder_linear *linear, int64_t layer,
-                                        struct ebb_matrix *m)
-{
-    m->tensor = -1;
-    if (linear->tail == 0 || !has_dropout(e)) return EBB_OK;
-    return new_tile(e, linear->in, "dropout", layer, m);
-}
-
-static enum ebb_status emit_dropout(struct ebb_emitter *e, uint32_t instance, struct ebb_view x,
-                                    struct ebb_view y, bool accumulate)
-{
-    struct ebb_dropout args = {.x = x,
-                               .y = y,
-                               .instance = instance,
-                               .p = (float)e->d->options.adapter->dropout,
-                               .accumulate = accumulate};
-    return ebb_build_op(e->b, EBB_OP_dropout, &args);
-}
-
-static struct ebb_view a_view(const struct ebb_emitter *e, const struct ebb_decoder_linear *linear,
-                              int64_t row0, int64_t rows)
-{
-    return ebb_tensor_view(linear->w, e->storage, linear->rows + row0, rows, 0, linear->in,
-                           linear->stride);
-}
-
-/* Fills the tail columns of tile t of `in` [., in + tail] with scale dropout(x) A^T. */
-static enum ebb_status tail_tile(struct ebb_emitter *e, const struct ebb_decoder_linear *linear,
-                                 const struct ebb_matrix *in, int64_t t,
-                                 const struct ebb_matrix *drop)
-{
-    if (tail_of(e, linear) == 0) return EBB_OK;
-    int64_t rank = e->d->rank_cols;
-    struct ebb_matmul args = {.bias = ebb_view_none(),
-                              .add = ebb_view_none(),
-                              .form = EBB_MATMUL_NT,
-                              .alpha = (float)e->d->scale};
-    struct ebb_view x = ebb_matrix_tile(e->b, in, t, 0, linear->in);
-    if (drop->tensor < 0) {
-        args.a = x;
-        args.b = a_view(e, linear, 0, linear->tail);
-        args.y = ebb_matrix_tile(e->b, in, t, linear->in, linear->tail);
-        return ebb_build_matmul(e->b, &args);
-    }
-    for (int i = 0; i < linear->part_count; i++) {
-        const struct ebb_decoder_part *part = &linear->parts[i];
-        if (part->tail0 < 0) continue;
-        struct ebb_view dropped = ebb_matrix_tile(e->b, drop, t, 0, linear->in);
-        EBB_TRY(emit_dropout(e, part->instance, x, dropped, false));
-        args.a = dropped;
-        args.b = a_view(e, linear, part->tail0, rank);
-        args.y = ebb_matrix_tile(e->b, in, t, linear->in + part->tail0, rank);
-        EBB_TRY(ebb_build_matmul(e->b, &args));
-    }
-    return EBB_OK;
-}
-
-/* y = in W^T + bias (+ add): tile t, tails included. */
-static enum ebb_status linear_tile(struct ebb_emitter *e, const struct ebb_decoder_linear *linear,
-                                   const struct ebb_matrix *in, int64_t t, struct ebb_view add,
-                                   struct ebb_view y)
-{
-    int64_t k = linear->in + tail_of(e, linear);
-    struct ebb_matmul args = {.a = ebb_matrix_tile(e->b, in, t, 0, k),
-                              .b = ebb_tensor_view(linear->w, e->storage, 0, linear->rows, 0, k,
-                                                   linear->stride),
-                              .bias = vector_view(e, linear->bias, linear->rows),
-                              .add = add,
-                              .y = y,
-                              .form = EBB_MATMUL_NT};
-    return ebb_build_matmul(e->b, &args);
-}
-
-enum ebb_status ebb_emit_weight_gradient(struct ebb_emitter *e, struct ebb_view dy,
-                                         struct ebb_view in, struct ebb_view grad)
-{
-    struct ebb_matmul args = {.a = dy,
-                              .b = in,
-                              .bias = ebb_view_none(),
-                              .add = ebb_view_none(),
-                              .y = grad,
-                              .form = EBB_MATMUL_TN,
-                              .accumulate = 1};
-    return ebb_build_matmul(e->b, &args);
-}
-
-/* y = alpha a b: a product of the gradients' side. */
-static enum ebb_status product(struct ebb_emitter *e, struct ebb_view a, struct ebb_view b,
-                               struct ebb_view y, double alpha)
-{
-    struct ebb_matmul args = {.a = a,
-                              .b = b,
-                              .bias = ebb_view_none(),
-                              .add = ebb_view_none(),
-                              .y = y,
-                              .form = EBB_MATMUL_NN,
-                              .alpha = (float)alpha};
-    return ebb_build_matmul(e->b, &args);
-}
-
-/* Fills the tail columns of tile t of `dy` [., rows + tail] with scale dy B. One product serves all
- * parts while it is thin: what it meets of other parts' columns is zero. */
-static enum ebb_status gradient_tail(struct ebb_emitter *e, const struct ebb_decoder_linear *linear,
-                                     int64_t t, const struct ebb_matrix *dy)
-{
-    enum { THIN = 64 };
-    if (linear->tail <= THIN)
-        return product(e, ebb_matrix_tile(e->b, dy, t, 0, linear->rows),
-                       ebb_tensor_view(linear->w, e->storage, 0, linear->rows, linear->in,
-                                       linear->tail, linear->stride),
-                       ebb_matrix_tile(e->b, dy, t, linear->rows, linear->tail), e->d->scale);
-    int64_t rank = e->d->rank_cols;
-    for (int i = 0; i < linear->part_count; i++) {
-        const struct ebb_decoder_part *part = &linear->parts[i];
-        if (part->tail0 < 0) continue;
-        EBB_TRY(product(e, ebb_matrix_tile(e->b, dy, t, part->row0, part->rows),
-                        ebb_tensor_view(linear->w, e->storage, part->row0, part->rows,
-                                        linear->in + part->tail0, rank, linear->stride),
-                        ebb_matrix_tile(e->b, dy, t, linear->rows + part->tail0, rank),
-                        e->d->scale));
-    }
-    return EBB_OK;
-}
-
-/* One adapter's gradients; `in` and `dy` have their tails. */
-static enum ebb_status
-adapter_gradients(struct ebb_emitter *e, const struct ebb_decoder_linear *linear,
-                  const struct ebb_decoder_part *part, int64_t t, const struct ebb_matrix *in,
-                  const struct ebb_matrix *dy, const struct ebb_matrix *drop)
-{
-    int64_t rank = e->d->options.adapter->rank;
-    struct ebb_view x = ebb_matrix_tile(e->b, in, t, 0, linear->in);
-    struct ebb_view tail = ebb_matrix_tile(e->b, in, t, linear->in + part->tail0, rank);
-    struct ebb_view d_tail = ebb_matrix_tile(e->b, dy, t, linear->rows + part->tail0, rank);
-    EBB_TRY(ebb_emit_weight_gradient(e, ebb_matrix_tile(e->b, dy, t, part->row0, part->rows), tail,
-                                     ebb_emit_grad(e, part->b_param)));
-    if (drop->tensor >= 0) {
-        struct ebb_view dropped = ebb_matrix_tile(e->b, drop, t, 0, linear->in);
-        EBB_TRY(emit_dropout(e, part->instance, x, dropped, false));
-        x = dropped;
-    }
-    return ebb_emit_weight_gradient(e, d_tail, x, ebb_emit_grad(e, part->a_param));
-}
-
-/* Adds an adapter's share of its input's gradient where that was dropped on the way in. */
-static enum ebb_status dropped_share(struct ebb_emitter *e, const struct ebb_decoder_linear *linear,
-                                     const struct ebb_decoder_part *part, int64_t t,
-                                     const struct ebb_matrix *dy, const struct ebb_matrix *d_in,
-                                     const struct ebb_matrix *drop)
-{
-    int64_t rank = e->d->rank_cols;
-    struct ebb_view share = ebb_matrix_tile(e->b, drop, t, 0, linear->in);
-    EBB_TRY(product(e, ebb_matrix_tile(e->b, dy, t, linear->rows + part->tail0, rank),
-                    a_view(e, linear, part->tail0, rank), share, 1));
-    return emit_dropout(e, part->instance, share, ebb_matrix_tile(e->b, d_in, t, 0, linear->in),
-                        true);
-}
-
-/* Tile t: whatever is trained, then d_in[., in] = dy W with the adapters' share. `dy` has room for
- * its tail. `in` (with its tail) is not looked at where nothing is trained; d_in may be the same
- * matrix: by then it has been read. */
-static enum ebb_status linear_backward(struct ebb_emitter *e,
-                                       const struct ebb_decoder_linear *linear, int64_t t,
-                                       const struct ebb_matrix *in, const struct ebb_matrix *dy,
-                                       const struct ebb_matrix *d_in, const struct ebb_matrix *drop)
-{
-    struct ebb_view dy_view = ebb_matrix_tile(e->b, dy, t, 0, linear->rows);
-    if (linear->param >= 0)
-        EBB_TRY(ebb_emit_weight_gradient(e, dy_view, ebb_matrix_tile(e->b, in, t, 0, linear->in),
-                                         ebb_emit_grad(e, linear->param)));
-    if (linear->bias_param >= 0) {
-        struct ebb_op_target target = ebb_numerics_target(e->b->numerics);
-        struct ebb_column_sum sum = {.x = dy_view, .y = ebb_emit_grad(e, linear->bias_param)};
-        sum.scratch =
-            ebb_build_scratch(e->b, ebb_column_sum_scratch(dy_view.rows, dy_view.cols, &target));
-        EBB_TRY(ebb_build_op(e->b, EBB_OP_column_sum, &sum));
-    }
-    if (linear->tail > 0) EBB_TRY(gradient_tail(e, linear, t, dy));
-    for (int i = 0; i < linear->part_count; i++)
-        if (linear->parts[i].tail0 >= 0)
-            EBB_TRY(adapter_gradients(e, linear, &linear->parts[i], t, in, dy, drop));
-    /* The rows below W are A, and dy's tail meets them: one product gives both gradients. */
-    int64_t k = linear->rows + (drop->tensor < 0 ? linear->tail : 0);
-    EBB_TRY(product(e, ebb_matrix_tile(e->b, dy, t, 0, k),
-                    ebb_tensor_view(linear->w, e->storage, 0, k, 0, linear->in, linear->stride),
-                    ebb_matrix_tile(e->b, d_in, t, 0, linear->in), 1));
-    if (drop->tensor < 0) return EBB_OK;
-    for (int i = 0; i < linear->part_count; i++)
-        if (linear->parts[i].tail0 >= 0)
-            EBB_TRY(dropped_share(e, linear, &linear->parts[i], t, dy, d_in, drop));
-    return EBB_OK;
 }
 
 /* ---- slots: where they are written in forward ---- */
@@ -337,7 +114,7 @@ static int64_t tiled_cols(const struct ebb_emitter *e, enum ebb_decoder_slot slo
  * a library may take another way for other strides. */
 static int64_t tiled_tail(const struct ebb_emitter *e, int64_t layer, enum ebb_decoder_slot slot)
 {
-    return slot == EBB_DECODER_X2 ? 0 : tail_of(e, &e->d->layers[layer].gate_up);
+    return slot == EBB_DECODER_X2 ? 0 : ebb_linear_tail(e, &e->d->layers[layer].gate_up);
 }
 
 /* Sends tile t of a slot home, where that is its policy. */
@@ -347,8 +124,8 @@ static enum ebb_status send_tile(struct ebb_emitter *e, int64_t layer, enum ebb_
     if (policy_of(e, layer, slot) != EBB_POLICY_HOST) return EBB_OK;
     if (slot == EBB_DECODER_GATE_UP && tiled_tail(e, layer, slot) > 0) {
         /* Whole rows leave, and nothing has written the tail yet. */
-        struct ebb_fill zero = {.y = ebb_matrix_tile(e->b, from, t, tiled_cols(e, slot),
-                                                     tiled_tail(e, layer, slot))};
+        struct ebb_fill zero = {
+            .y = ebb_matrix_tile(e->b, from, t, tiled_cols(e, slot), tiled_tail(e, layer, slot))};
         EBB_TRY(ebb_build_op(e->b, EBB_OP_fill, &zero));
     }
     return ebb_saved_out(e->b, &e->at[layer].slot[slot], from, t, t < 0 || t == e->tiles - 1, name,
@@ -410,8 +187,8 @@ static enum ebb_status emit_rotary(struct ebb_emitter *e, int64_t layer, struct 
                             : ebb_emit_input(e->d->net.inputs.positions, e->b->capacity.tokens),
         .table = ebb_tensor_view(e->d->rope, EBB_F32, 0, e->d->rope_rows, 0, e->c->head_dim,
                                  e->c->head_dim),
-        .q_norm = vector_view(e, l->q_norm.w, e->c->head_dim),
-        .k_norm = vector_view(e, l->k_norm.w, e->c->head_dim),
+        .q_norm = ebb_emit_vector(e, l->q_norm.w, e->c->head_dim),
+        .k_norm = ebb_emit_vector(e, l->k_norm.w, e->c->head_dim),
         .y = y,
         .heads = e->c->heads,
         .kv_heads = e->c->kv_heads,
@@ -440,7 +217,7 @@ static enum ebb_status normed_tile(struct ebb_emitter *e, const struct ebb_decod
                                    const struct ebb_matrix *drop)
 {
     EBB_TRY(ebb_emit_norm(e, norm, x, ebb_matrix_tile(e->b, n, t, 0, e->c->width)));
-    return tail_tile(e, linear, n, t, drop);
+    return ebb_linear_fill_tail(e, linear, n, t, drop);
 }
 
 static enum ebb_status make_qkv(struct ebb_emitter *e, int64_t layer, const struct ebb_matrix *x,
@@ -448,13 +225,13 @@ static enum ebb_status make_qkv(struct ebb_emitter *e, int64_t layer, const stru
 {
     const struct ebb_decoder_layer *l = &e->d->layers[layer];
     struct ebb_matrix n1, drop;
-    EBB_TRY(new_input_tile(e, &l->qkv, "n1", layer, &n1));
-    EBB_TRY(new_dropout_tile(e, &l->qkv, layer, &drop));
+    EBB_TRY(ebb_linear_input(e, &l->qkv, "n1", layer, &n1));
+    EBB_TRY(ebb_linear_dropout(e, &l->qkv, layer, &drop));
     for (int64_t t = 0; t < e->tiles; t++) {
         EBB_TRY(normed_tile(e, &l->norm1, &l->qkv, ebb_matrix_tile(e->b, x, t, 0, e->c->width), &n1,
                             t, &drop));
-        EBB_TRY(linear_tile(e, &l->qkv, &n1, t, ebb_view_none(),
-                            ebb_matrix_tile(e->b, qkv, t, 0, e->d->qkv_cols)));
+        EBB_TRY(ebb_linear_forward(e, &l->qkv, &n1, t, ebb_view_none(),
+                                   ebb_matrix_tile(e->b, qkv, t, 0, e->d->qkv_cols)));
         if (!e->c->qk_norm) {
             struct ebb_view qk = ebb_matrix_tile(e->b, qkv, t, 0, e->d->qk_cols);
             EBB_TRY(emit_rotary(e, layer, qk, qk, false));
@@ -481,8 +258,8 @@ struct ebb_view ebb_emit_docs(const struct ebb_emitter *e)
     return ebb_emit_input(e->d->net.inputs.doc_starts, e->b->capacity.docs + 1);
 }
 
-/* Appends an op of attention, whose arguments have `shape` and `scratch`. That is large, and the ops
- * before and after it have other uses for the room. */
+/* Appends an op of attention, whose arguments have `shape` and `scratch`. That is large, and the
+ * ops before and after it have other uses for the room. */
 static enum ebb_status attention_op(struct ebb_emitter *e, enum ebb_op op, const void *args,
                                     const struct ebb_attention_shape *shape,
                                     struct ebb_view *scratch)
@@ -490,9 +267,9 @@ static enum ebb_status attention_op(struct ebb_emitter *e, enum ebb_op op, const
     struct ebb_op_target target = ebb_numerics_target(e->b->numerics);
     const struct ebb_capacity *capacity = &e->b->capacity;
     EBB_TRY(ebb_build_new_scratch(e->b));
-    *scratch = ebb_build_scratch(e->b,
-                                 ebb_attention_scratch(shape, e->storage, op, capacity->tokens,
-                                                       capacity->doc_tokens, &target));
+    *scratch =
+        ebb_build_scratch(e->b, ebb_attention_scratch(shape, e->storage, op, capacity->tokens,
+                                                      capacity->doc_tokens, &target));
     EBB_TRY(ebb_build_op(e->b, op, args));
     return ebb_build_new_scratch(e->b);
 }
@@ -500,7 +277,7 @@ static enum ebb_status attention_op(struct ebb_emitter *e, enum ebb_op op, const
 /* Attention's output is the output projection's input: it has its tail. */
 static int64_t o_stride(const struct ebb_emitter *e, int64_t layer)
 {
-    return e->d->o_cols + tail_of(e, &e->d->layers[layer].o);
+    return e->d->o_cols + ebb_linear_tail(e, &e->d->layers[layer].o);
 }
 
 static enum ebb_status make_o(struct ebb_emitter *e, int64_t layer, const struct ebb_matrix *qkv,
@@ -517,10 +294,9 @@ static enum ebb_status make_o(struct ebb_emitter *e, int64_t layer, const struct
     args.doc_starts = ebb_emit_docs(e);
     args.o = ebb_matrix_all(e->b, o, 0, e->d->o_cols);
     args.lse = ebb_matrix_all(e->b, lse, 0, e->c->heads);
-    EBB_TRY(
-        attention_op(e, EBB_OP_attention_forward, &args, &args.shape, &args.scratch));
-    EBB_TRY(new_dropout_tile(e, linear, layer, &drop));
-    for (int64_t t = 0; t < e->tiles; t++) EBB_TRY(tail_tile(e, linear, o, t, &drop));
+    EBB_TRY(attention_op(e, EBB_OP_attention_forward, &args, &args.shape, &args.scratch));
+    EBB_TRY(ebb_linear_dropout(e, linear, layer, &drop));
+    for (int64_t t = 0; t < e->tiles; t++) EBB_TRY(ebb_linear_fill_tail(e, linear, o, t, &drop));
     return EBB_OK;
 }
 
@@ -535,10 +311,10 @@ struct mlp {
 static enum ebb_status mlp_open(struct ebb_emitter *e, int64_t layer, bool forward, struct mlp *m)
 {
     const struct ebb_decoder_layer *l = &e->d->layers[layer];
-    EBB_TRY(new_input_tile(e, &l->gate_up, "n2", layer, &m->n2));
-    EBB_TRY(new_input_tile(e, &l->down, "act", layer, &m->act));
-    EBB_TRY(new_dropout_tile(e, &l->gate_up, layer, &m->gate_up_drop));
-    EBB_TRY(new_dropout_tile(e, &l->down, layer, &m->down_drop));
+    EBB_TRY(ebb_linear_input(e, &l->gate_up, "n2", layer, &m->n2));
+    EBB_TRY(ebb_linear_input(e, &l->down, "act", layer, &m->act));
+    EBB_TRY(ebb_linear_dropout(e, &l->gate_up, layer, &m->gate_up_drop));
+    EBB_TRY(ebb_linear_dropout(e, &l->down, layer, &m->down_drop));
     EBB_TRY(ring_open(e, layer, EBB_DECODER_X2, forward));
     return ring_open(e, layer, EBB_DECODER_GATE_UP, forward);
 }
@@ -558,7 +334,7 @@ static enum ebb_status make_act(struct ebb_emitter *e, int64_t layer, struct ebb
     struct ebb_swiglu_forward args = {.x = gate_up,
                                       .y = ebb_matrix_tile(e->b, &m->act, t, 0, e->c->ffn)};
     EBB_TRY(ebb_build_op(e->b, EBB_OP_swiglu_forward, &args));
-    return tail_tile(e, &l->down, &m->act, t, &m->down_drop);
+    return ebb_linear_fill_tail(e, &l->down, &m->act, t, &m->down_drop);
 }
 
 /* x2 and gate_up of tile t, from wherever they are; `n2` says whether the normed input is wanted
@@ -575,12 +351,13 @@ static enum ebb_status mlp_inputs(struct ebb_emitter *e, int64_t layer, const st
     EBB_TRY(ring_tile(e, layer, EBB_DECODER_GATE_UP, t, forward, gate_up, &gu_made));
     *x2 = ebb_matrix_tile(e->b, &x2_matrix, t, 0, e->c->width);
     if (!x2_made)
-        EBB_TRY(linear_tile(e, &l->o, o, t, ebb_matrix_tile(e->b, x, t, 0, e->c->width), *x2));
+        EBB_TRY(
+            ebb_linear_forward(e, &l->o, o, t, ebb_matrix_tile(e->b, x, t, 0, e->c->width), *x2));
     if (n2 || !gu_made)
         EBB_TRY(normed_tile(e, &l->norm2, &l->gate_up, *x2, &m->n2, t, &m->gate_up_drop));
     if (!gu_made)
-        EBB_TRY(linear_tile(e, &l->gate_up, &m->n2, t, ebb_view_none(),
-                            ebb_matrix_tile(e->b, gate_up, t, 0, 2 * e->c->ffn)));
+        EBB_TRY(ebb_linear_forward(e, &l->gate_up, &m->n2, t, ebb_view_none(),
+                                   ebb_matrix_tile(e->b, gate_up, t, 0, 2 * e->c->ffn)));
     if (!forward) return EBB_OK;
     EBB_TRY(send_tile(e, layer, EBB_DECODER_X2, &x2_matrix, t, "x2"));
     return send_tile(e, layer, EBB_DECODER_GATE_UP, gate_up, t, "gate_up");
@@ -598,10 +375,9 @@ static enum ebb_status make_next(struct ebb_emitter *e, int64_t layer, const str
         struct ebb_view x2;
         struct ebb_matrix gate_up;
         EBB_TRY(mlp_inputs(e, layer, x, o, &m, t, forward, false, &x2, &gate_up));
-        EBB_TRY(
-            make_act(e, layer, ebb_matrix_tile(e->b, &gate_up, t, 0, 2 * e->c->ffn), &m, t));
-        EBB_TRY(linear_tile(e, &l->down, &m.act, t, x2,
-                            ebb_matrix_tile(e->b, next, t, 0, e->c->width)));
+        EBB_TRY(make_act(e, layer, ebb_matrix_tile(e->b, &gate_up, t, 0, 2 * e->c->ffn), &m, t));
+        EBB_TRY(ebb_linear_forward(e, &l->down, &m.act, t, x2,
+                                   ebb_matrix_tile(e->b, next, t, 0, e->c->width)));
         if (forward) EBB_TRY(send_tile(e, layer + 1, EBB_DECODER_X, next, t, "x"));
     }
     mlp_close(e, layer);
@@ -725,22 +501,43 @@ static enum ebb_status need_o(struct ebb_emitter *e, int64_t layer)
     return EBB_OK;
 }
 
-/* Starts the moves that backward of `layer` will want, so that they run beside the layer above.
- * Follows the chain of layers that will have to be passed forward again. */
+/* Whether attention's output need not be made again for backward. */
+static bool o_is_saved(const struct ebb_emitter *e, int64_t layer)
+{
+    const struct ebb_saved *o = &e->at[layer].slot[EBB_DECODER_O];
+    return o->device.tensor >= 0 || o->host.tensor >= 0;
+}
+
+/* Starts the moves that backward of `layer` will want, in the order in which it wants them, so that
+ * they run beside the layer above. Follows the chain of layers that will have to be passed forward
+ * again. */
 static enum ebb_status prefetch(struct ebb_emitter *e, int64_t layer)
 {
-    EBB_TRY(fetch(e, layer, &e->at[layer].slot[EBB_DECODER_QKV], "qkv"));
-    EBB_TRY(fetch_o(e, layer));
+    bool o_saved = o_is_saved(e, layer);
     EBB_TRY(ring_open(e, layer, EBB_DECODER_X2, false));
     EBB_TRY(ring_open(e, layer, EBB_DECODER_GATE_UP, false));
+    if (!o_saved) EBB_TRY(fetch(e, layer, &e->at[layer].slot[EBB_DECODER_QKV], "qkv"));
     for (int64_t j = layer; j >= 0; j--) {
         EBB_TRY(fetch(e, j, &e->at[j].slot[EBB_DECODER_X], "x"));
-        if (e->at[j].slot[EBB_DECODER_X].device.tensor >= 0 || j == 0) return EBB_OK;
+        if (e->at[j].slot[EBB_DECODER_X].device.tensor >= 0 || j == 0) break;
         EBB_TRY(fetch_o(e, j - 1));
         if (e->at[j - 1].slot[EBB_DECODER_O].device.tensor < 0)
             EBB_TRY(fetch(e, j - 1, &e->at[j - 1].slot[EBB_DECODER_QKV], "qkv"));
     }
-    return EBB_OK;
+    EBB_TRY(fetch_o(e, layer));
+    return o_saved ? fetch(e, layer, &e->at[layer].slot[EBB_DECODER_QKV], "qkv") : EBB_OK;
+}
+
+/* When to prefetch for the layer below. A matrix that comes in takes room from its first row on:
+ * with several tiles its first is there in time if it starts behind attention, where most room is
+ * taken; with one tile the whole of it must be. */
+enum moment { BEFORE_LAYER, BEHIND_ATTENTION };
+
+static enum ebb_status prefetch_below(struct ebb_emitter *e, int64_t layer, enum moment now)
+{
+    enum moment when = e->tiles > 1 ? BEHIND_ATTENTION : BEFORE_LAYER;
+    if (e->b->prefetch == 0 || layer == 0 || now != when) return EBB_OK;
+    return prefetch(e, layer - 1);
 }
 
 /* ---- backward of a layer ---- */
@@ -755,22 +552,23 @@ static enum ebb_status backward_mlp(struct ebb_emitter *e, int64_t layer,
     struct ebb_matrix o_drop;
     struct mlp m;
     EBB_TRY(mlp_open(e, layer, false, &m));
-    EBB_TRY(new_dropout_tile(e, &l->o, layer, &o_drop));
+    EBB_TRY(ebb_linear_dropout(e, &l->o, layer, &o_drop));
     for (int64_t t = 0; t < e->tiles; t++) {
         struct ebb_view dx = ebb_matrix_tile(e->b, &e->dx, t, 0, e->c->width), x2;
         struct ebb_matrix gate_up;
-        EBB_TRY(mlp_inputs(e, layer, x, o, &m, t, false, needs_input(&l->gate_up), &x2, &gate_up));
+        EBB_TRY(mlp_inputs(e, layer, x, o, &m, t, false, ebb_linear_needs_input(&l->gate_up), &x2,
+                           &gate_up));
         struct ebb_view gu = ebb_matrix_tile(e->b, &gate_up, t, 0, 2 * e->c->ffn);
-        if (needs_input(&l->down)) EBB_TRY(make_act(e, layer, gu, &m, t));
-        EBB_TRY(linear_backward(e, &l->down, t, &m.act, &e->dx, &m.act, &m.down_drop));
+        if (ebb_linear_needs_input(&l->down)) EBB_TRY(make_act(e, layer, gu, &m, t));
+        EBB_TRY(ebb_linear_backward(e, &l->down, t, &m.act, &e->dx, &m.act, &m.down_drop));
         struct ebb_swiglu_backward act = {.x = gu,
                                           .dy = ebb_matrix_tile(e->b, &m.act, t, 0, e->c->ffn),
                                           .dx = gu};
         EBB_TRY(ebb_build_op(e->b, EBB_OP_swiglu_backward, &act));
-        EBB_TRY(linear_backward(e, &l->gate_up, t, &m.n2, &gate_up, &m.n2, &m.gate_up_drop));
+        EBB_TRY(ebb_linear_backward(e, &l->gate_up, t, &m.n2, &gate_up, &m.n2, &m.gate_up_drop));
         EBB_TRY(ebb_emit_norm_backward(e, &l->norm2, x2,
                                        ebb_matrix_tile(e->b, &m.n2, t, 0, e->c->width), dx, false));
-        EBB_TRY(linear_backward(e, &l->o, t, o, &e->dx, d_o, &o_drop));
+        EBB_TRY(ebb_linear_backward(e, &l->o, t, o, &e->dx, d_o, &o_drop));
     }
     mlp_close(e, layer);
     return EBB_OK;
@@ -812,8 +610,8 @@ static enum ebb_status rotary_backward_tile(struct ebb_emitter *e, int64_t layer
         .positions = ebb_emit_input(e->d->net.inputs.positions, e->b->capacity.tokens),
         .table = ebb_tensor_view(e->d->rope, EBB_F32, 0, e->d->rope_rows, 0, e->c->head_dim,
                                  e->c->head_dim),
-        .q_norm = vector_view(e, l->q_norm.w, e->c->head_dim),
-        .k_norm = vector_view(e, l->k_norm.w, e->c->head_dim),
+        .q_norm = ebb_emit_vector(e, l->q_norm.w, e->c->head_dim),
+        .k_norm = ebb_emit_vector(e, l->k_norm.w, e->c->head_dim),
         .dy = dy,
         .dq_norm = ebb_emit_grad(e, l->q_norm.param),
         .dk_norm = ebb_emit_grad(e, l->k_norm.param),
@@ -833,14 +631,14 @@ static enum ebb_status backward_qkv(struct ebb_emitter *e, int64_t layer,
     const struct ebb_decoder_layer *l = &e->d->layers[layer];
     const struct ebb_matrix *x = &e->at[layer].slot[EBB_DECODER_X].device;
     struct ebb_matrix n1, drop;
-    EBB_TRY(new_input_tile(e, &l->qkv, "n1", layer, &n1));
-    EBB_TRY(new_dropout_tile(e, &l->qkv, layer, &drop));
+    EBB_TRY(ebb_linear_input(e, &l->qkv, "n1", layer, &n1));
+    EBB_TRY(ebb_linear_dropout(e, &l->qkv, layer, &drop));
     for (int64_t t = 0; t < e->tiles; t++) {
         struct ebb_view x_tile = ebb_matrix_tile(e->b, x, t, 0, e->c->width);
         EBB_TRY(rotary_backward_tile(e, layer, dqkv, t));
-        if (needs_input(&l->qkv))
+        if (ebb_linear_needs_input(&l->qkv))
             EBB_TRY(normed_tile(e, &l->norm1, &l->qkv, x_tile, &n1, t, &drop));
-        EBB_TRY(linear_backward(e, &l->qkv, t, &n1, dqkv, &n1, &drop));
+        EBB_TRY(ebb_linear_backward(e, &l->qkv, t, &n1, dqkv, &n1, &drop));
         EBB_TRY(ebb_emit_norm_backward(e, &l->norm1, x_tile,
                                        ebb_matrix_tile(e->b, &n1, t, 0, e->c->width),
                                        ebb_matrix_tile(e->b, &e->dx, t, 0, e->c->width), false));
@@ -853,14 +651,16 @@ static enum ebb_status backward_layer(struct ebb_emitter *e, int64_t layer)
     struct ebb_matrix d_o, dqkv;
     int64_t dqkv_cols = e->d->qkv_cols + e->d->layers[layer].qkv.tail;
     EBB_TRY(need_x(e, layer));
-    EBB_TRY(need_qkv(e, layer));
+    if (!o_is_saved(e, layer)) EBB_TRY(need_qkv(e, layer));
     EBB_TRY(need_o(e, layer));
-    if (e->b->prefetch > 0 && layer > 0) EBB_TRY(prefetch(e, layer - 1));
+    EBB_TRY(prefetch_below(e, layer, BEFORE_LAYER));
     EBB_TRY(ebb_emit_whole(e, e->d->o_cols, e->storage, "d_o", layer, &d_o));
     EBB_TRY(backward_mlp(e, layer, &d_o));
+    EBB_TRY(need_qkv(e, layer));
     EBB_TRY(make_qk(e, layer, &e->at[layer].slot[EBB_DECODER_QKV].device));
     EBB_TRY(ebb_emit_whole(e, dqkv_cols, e->storage, "dqkv", layer, &dqkv));
     EBB_TRY(backward_attention(e, layer, &d_o, &dqkv));
+    EBB_TRY(prefetch_below(e, layer, BEHIND_ATTENTION));
     return backward_qkv(e, layer, &dqkv);
 }
 
@@ -954,15 +754,15 @@ static enum ebb_status emit_decode(struct ebb_emitter *e)
     EBB_TRY(embed(e, &x, false));
     for (int64_t layer = 0; layer < e->c->layers; layer++) {
         const struct ebb_decoder_layer *l = &e->d->layers[layer];
-        EBB_TRY(new_input_tile(e, &l->qkv, "n1", layer, &n1));
-        EBB_TRY(new_tile(e, e->d->qkv_cols, "qkv", layer, &qkv));
-        EBB_TRY(new_input_tile(e, &l->o, "o", layer, &o));
+        EBB_TRY(ebb_linear_input(e, &l->qkv, "n1", layer, &n1));
+        EBB_TRY(ebb_emit_tile(e, e->d->qkv_cols, "qkv", layer, &qkv));
+        EBB_TRY(ebb_linear_input(e, &l->o, "o", layer, &o));
         EBB_TRY(normed_tile(e, &l->norm1, &l->qkv, ebb_matrix_tile(e->b, &x, 0, 0, e->c->width),
                             &n1, 0, &drop));
-        EBB_TRY(linear_tile(e, &l->qkv, &n1, 0, ebb_view_none(),
-                            ebb_matrix_tile(e->b, &qkv, 0, 0, e->d->qkv_cols)));
+        EBB_TRY(ebb_linear_forward(e, &l->qkv, &n1, 0, ebb_view_none(),
+                                   ebb_matrix_tile(e->b, &qkv, 0, 0, e->d->qkv_cols)));
         EBB_TRY(decode_attention(e, layer, &qkv, &o));
-        EBB_TRY(tail_tile(e, &l->o, &o, 0, &drop));
+        EBB_TRY(ebb_linear_fill_tail(e, &l->o, &o, 0, &drop));
         EBB_TRY(ebb_emit_whole(e, e->c->width, e->storage, "x", layer + 1, &next));
         EBB_TRY(make_next(e, layer, &x, &o, &next, false));
         x = next;
