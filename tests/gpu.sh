@@ -39,6 +39,8 @@ jobs=${EBB_GPU_JOBS:-$(($(nproc) / 3))}
 [ "$jobs" -le 6 ] || jobs=6
 counts=$logs/counts # lines of passed, failed, skipped
 : >"$counts"
+: >"$logs/ebb.out"
+launched=0
 
 # report NAME PASSED FAILED SKIPPED SECONDS [NOTE]
 report() {
@@ -119,6 +121,7 @@ run_program() {
 # beside COMMAND ...: in the background, once fewer than $jobs are there. Its lines come together when it ends.
 running=""
 beside() {
+    launched=$((launched + 1))
     while :; do
         still="" number=0
         for pid in $running; do
@@ -144,9 +147,11 @@ run_pageable() {
 
 echo "$gpu"
 for test in "$bin"/test_device_cuda*; do
-    [ ! -x "$test" ] || run_test "$test"
+    [ -x "$test" ] || continue
+    launched=$((launched + 1))
+    run_test "$test"
 done
-for test in "$bin"/test_train_distill "$bin"/test_train_* "$bin"/test_op_* "$bin"/test_program_*; do # longest first
+for test in "$bin"/test_train_distill "$bin"/test_train_* "$bin"/test_op_* "$bin"/test_program_executor; do # longest first
     [ -f "$test" ] && [ -x "$test" ] || continue
     case $test in *_train_distill) [ -z "${distill:-}" ] || continue; distill=seen ;; esac
     beside run_test "$test"
@@ -154,6 +159,8 @@ done
 beside run_pageable
 beside run_program
 wait
+missing=$((launched - $(wc -l <"$counts")))
+[ "$missing" -eq 0 ] || report "without a result" 0 "$missing" 0 0
 # shellcheck disable=SC2046
 set -- $(awk '{ passed += $1; failed += $2; skipped += $3 } END { print passed + 0, failed + 0, skipped + 0 }' "$counts")
 if [ "$2" -gt 0 ]; then

@@ -169,8 +169,9 @@ enum ebb_status ebb_device_events(struct ebb_device *device, int count);
 enum ebb_status ebb_queue_record(struct ebb_device *device, enum ebb_queue queue, int event);
 enum ebb_status ebb_queue_wait(struct ebb_device *device, enum ebb_queue queue, int event);
 
-/* Marks: when a queue came past. They cost nothing where there are none. */
-/* Makes `count` more; their numbers begin at *first. Waits for what is enqueued. */
+/* Marks: when a queue came past. A device without any pays nothing for them. */
+/* Makes `count` more, for the device's life; their numbers begin at *first. Waits for what is
+ * enqueued. */
 enum ebb_status ebb_device_marks(struct ebb_device *device, int count, int *first);
 /* The time at this place of the queue; a mark that is set again forgets its earlier time. */
 enum ebb_status ebb_queue_mark(struct ebb_device *device, enum ebb_queue queue, int mark);

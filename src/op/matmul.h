@@ -1,5 +1,5 @@
-/* Matrix products through oneDNN (CPU) and cuBLASLt (CUDA): fp32 accumulation, one algorithm per
- * shape.
+/* Matrix products: oneDNN on the CPU; on CUDA cuBLASLt, own kernels for thin products
+ * (op/matmul_cuda_thin.cu) and batches of parts for sums over a vocabulary. fp32 accumulation.
  *
  *   NT  y[M, N] = alpha a[M, K] b[N, K]^T     a layer's forward: x W^T
  *   NN  y[M, N] = alpha a[M, K] b[K, N]       gradient of its input: dy W
@@ -51,12 +51,12 @@ void ebb_matmul_lib_free(struct ebb_matmul_lib *lib); /* accepts NULL */
 const char *ebb_matmul_lib_version(struct ebb_matmul_lib *lib);
 
 /* Bytes of scratch that this matmul needs at its capacity and at any smaller number of live rows.
- * The most over a fine sample of row counts: what oneDNN wants does not grow with the rows. */
+ * (oneDNN: the most over a fine sample of row counts, as what it wants does not grow with them.) */
 enum ebb_status ebb_matmul_scratch(struct ebb_matmul_lib *lib, const struct ebb_matmul *args,
                                    int64_t *bytes);
 enum ebb_status ebb_matmul_cpu(const struct ebb_op_env *env, const struct ebb_matmul *args);
 
-/* With CUDA: cuBLASLt on env->stream (op/matmul_cuda.c). */
+/* With CUDA: on env->stream (op/matmul_cuda.c). */
 enum ebb_status ebb_matmul_cuda(const struct ebb_op_env *env, const struct ebb_matmul *args);
 
 #ifdef __cplusplus

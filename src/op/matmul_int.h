@@ -1,6 +1,7 @@
-/* What the files of matmul share: the two library objects' beginning, and what matmul_cpu.c wants
- * from oneDNN and nothing else of it. matmul_dnnl.c is the only file that includes its header; it
- * serves the C interfaces of versions 2 and 3. Same thread rules as op/matmul.h.
+/* What the files of matmul share: the two library objects' beginning, the ways of a product on a
+ * GPU, and what matmul_cpu.c wants from oneDNN. matmul_dnnl.c is the only file that includes that
+ * library's header; it serves the C interfaces of versions 2 and 3. Same thread rules as
+ * op/matmul.h.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef EBB_OP_MATMUL_INT_H
 #define EBB_OP_MATMUL_INT_H
@@ -48,9 +49,10 @@ enum {
 /* By form, sizes, types and strides; whether addresses suit it too shows in a run. */
 bool ebb_matmul_thin_takes(const struct ebb_matmul *args);
 bool ebb_matmul_thin_first(const struct ebb_matmul *args); /* TN: a is the thin one, else b */
+/* Rows of a part of a TN's sum, by the wide side's columns and the live rows. */
 int64_t ebb_matmul_thin_part_rows(int64_t wide, int64_t rows);
 
-/* A long sum over K, split by K alone: `parts` of `each`, then a `rest`. One part: it is not. */
+/* A long sum over K, split by K alone: `parts` of `each`, then a `rest`. parts 1: it is not. */
 struct ebb_matmul_split {
     int64_t parts, each, rest;
 };

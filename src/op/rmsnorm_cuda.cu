@@ -320,7 +320,7 @@ static __device__ __forceinline__ void backward_row(const struct backward<T> &b,
         if (first + v * step >= b.cols) break;
         ebb_unpack(kept_x[v], a);
         ebb_unpack(kept_dy[v], g);
-        ebb_unpack(kept_dx[v], old);
+        if (!b.overwrite) ebb_unpack(kept_dx[v], old);
         backward_eight<WIDE, WEIGHT>(b, dx, first + v * step, a, g, old, r, mean,
                                      WEIGHT ? sum[v] : NULL);
     }

@@ -6,7 +6,8 @@
  * The first digit is sign, exponent and two bits more of a logit, so that a row's logits spread
  * over some tens of counters; later passes count only what agrees so far, and there are no more
  * once all of that is wanted. Only where equal logits must be told apart by id are there passes
- * over ids. A row is read four to eight times. SPDX-License-Identifier: Apache-2.0 */
+ * over ids. A row is read four to eight times.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "op/topk.h"
 
 #include "op/topk_int.h"

@@ -292,7 +292,8 @@ void ebb_numerics_choose(struct ebb_numerics *numerics, int64_t vocab, int64_t f
     if (ffn < 1) ffn = 1;
     if (cuda) {
         /* A GPU wants products that fill it: 320 MiB of fp32 logits, in steps of two tiles of a
-         * product; tokens whose gate and up are 320 MiB at most, a power of two. */
+         * product, but never below 128; tokens whose gate and up are 320 MiB of bf16 at most, a
+         * power of two from 2,048 on. */
         labels = between((320 << 20) / 4 / vocab / 256 * 256, 128, 2048);
         for (tile = 8192; tile > 2048 && tile * 2 * ffn * 2 > 320 << 20; tile /= 2) continue;
     } else {

@@ -529,6 +529,7 @@ bool ebb_executor_times(const struct ebb_executor *executor, struct ebb_entry_ti
     bool whole = !x->broken;
     for (int32_t e = 0; whole && e < ebb_program_entries(x->program); e++) {
         int begin = x->first_mark + 1 + 2 * e;
+        times[e].count = x->launches[e].count;
         if (x->launches[e].count == 0) { /* its head has the time of all */
             times[e].begin = times[e - 1].begin + times[e - 1].seconds;
             times[e].seconds = 0;

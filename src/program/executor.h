@@ -48,6 +48,7 @@ enum ebb_status ebb_executor_run(struct ebb_executor *executor, const struct ebb
 struct ebb_entry_time {
     double begin; /* seconds from where COMPUTE began the run; on other queues it may be below 0 */
     double seconds;
+    int32_t count; /* of entries that it is for; 0: an entry before it has the time */
 };
 /* Of the latest run, after a sync; [entries of the program]. False: the run did not get through,
  * and what is there means nothing. Only with `profile`. */

@@ -198,11 +198,31 @@ static void add_gap(struct ebb_profile *p, const struct ebb_program *program,
     p->step[EBB_PROFILE_GAP].seconds += to - ready;
 }
 
+/* Entries that ran as one share its time by the bytes that each moves. */
+static void share_times(struct ebb_profile *p, const struct ebb_program *program,
+                        const struct ebb_op_env *env)
+{
+    for (int32_t e = 0; e < ebb_program_entries(program); e++) {
+        struct ebb_entry_time *time = &p->times[e];
+        double bytes = 0, at = time->begin, all = time->seconds;
+        for (int32_t k = 0; k < time->count; k++)
+            bytes += work_of(program, ebb_program_entry_at(program, e + k), env).bytes;
+        if (time->count < 2 || bytes <= 0) continue;
+        for (int32_t k = 0; k < time->count; k++) {
+            time[k].begin = at;
+            time[k].seconds =
+                all * work_of(program, ebb_program_entry_at(program, e + k), env).bytes / bytes;
+            at += time[k].seconds;
+        }
+    }
+}
+
 /* What COMPUTE's own last entry does not wait for, the run does. */
 static enum ebb_status add_run(struct ebb_profile *p, const struct ebb_program *program,
                                const struct ebb_op_env *env, bool optimizer)
 {
     double at = 0, last = 0; /* where COMPUTE has come, and where the last queue has */
+    share_times(p, program, env);
     for (int32_t e = 0; e < ebb_program_entries(program); e++) {
         const struct ebb_entry *entry = ebb_program_entry_at(program, e);
         const struct ebb_entry_time *time = &p->times[e];
