@@ -236,6 +236,10 @@ static void thin_and_long_products_agree_with_double_precision(void **state)
         {EBB_MATMUL_NN, 4101, 72, 16, 4099, 4},  {EBB_MATMUL_NN, 2100, 264, 40, 2049, 2},
         {EBB_MATMUL_NN, 2063, 72, 64, 2061, 4},  {EBB_MATMUL_NN, 33, 8, 56, 33, 8},
         {EBB_MATMUL_NN, 70, 248, 12, 70, 8},     {EBB_MATMUL_NN, 64, 4104, 64, 64, 4},
+        {EBB_MATMUL_NT, 2063, 64, 72, 2061, 4},  {EBB_MATMUL_NT, 2063, 8, 264, 2049, 4},
+        {EBB_MATMUL_TN, 4200, 8, 72, 4133, 4},   {EBB_MATMUL_TN, 9000, 40, 8, 8193, 4},
+        {EBB_MATMUL_TN, 100, 2056, 16, 97, 4},   {EBB_MATMUL_TN, 20, 64, 8200, 17, 4},
+        {EBB_MATMUL_TN, 40, 8200, 24, 33, 4},    {EBB_MATMUL_TN, 530, 64, 200, 513, 4},
     };
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         for (int way = 0; way < sizes[i].ways; way++) {

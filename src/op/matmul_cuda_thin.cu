@@ -2,24 +2,30 @@
  * by memory, and too few tiles of a general kernel to fill a GPU. bf16 through the tensor cores'
  * m16n8k16 products, fp32 sums.
  *
- *   NT  y[M, n] = alpha a[M, K] b[n, K]^T: a block has 16 or 32 rows, and its warps share K.
- *   NN  y[M, n] = alpha a[M, K] b[K, n]: the same; a and b go through a ring in shared memory.
- *   TN  y[m, n] (+)= alpha a[T, m]^T b[T, n], m or n thin: a block has 128 of the wide matrix's
- *       columns and a part of the rows; the parts are added in order by a second kernel.
+ *   NT  y[M, n] = alpha a[M, K] b[n, K]^T
+ *   NN  y[M, n] = alpha a[M, K] b[K, n]: a block has 16 or 32 rows, and its warps share K.
+ *   TN  y[m, n] (+)= alpha a[T, m]^T b[T, n], m or n thin: a block has 32 or 64 of the wide
+ *       matrix's columns, and its warps share the rows; where there are few columns and many rows,
+ *       blocks have parts of them, which a second kernel adds in order.
+ *
+ * What bounds them is how many bytes are under way: each warp has a ring of steps in shared memory,
+ * which it fills itself, so that no warp waits for another before the end.
  *
  * Same numbers: in NT and NN a row's sum is made in an order of K alone. In TN the parts' rows are
  * a function of the wide side's columns and of how many rows there are, and a part's sum goes
- * through them in order.
+ * through them in an order of their number alone.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op/matmul_int.h"
 
 #include "op/cuda_int.cuh"
 
-enum { ACROSS_WARPS = 8, AHEAD = 4, K_STEP = 32 }; /* NT */
-/* NN: a warp's elements of K in one piece; bytes of shared memory that every GPU gives a block. */
-enum { RING_WARPS = 4, RING_SPAN = 64, RING_BYTES = 96 << 10 };
-/* TN: columns of a block; rows of a step; elements from row to row in shared memory. */
-enum { WIDE = 128, WIDE_WARPS = WIDE / 16, STEP = EBB_THIN_STEP, WIDE_PITCH = WIDE + 8 };
+/* Bytes of shared memory: every GPU gives a block 99 KiB; in TN three blocks of 64 columns are to
+ * fit a processor of an H200. */
+enum { RING_BYTES = 96 << 10, WIDE_BYTES = 72 << 10 };
+/* NT, NN: elements of K in a step, and in the piece of a row that a warp reads step by step; a
+ * block's rows in sixteens where there are many. TN: rows in a step. */
+enum { ACROSS_WARPS = 4, K_STEP = 32, K_SPAN = 64, TALL = 2 };
+enum { DOWN_WARPS = 4, DOWN_STEP = 16 };
 
 /* ---- tensor cores ---------------------------------------------------------------------------- */
 
@@ -75,7 +81,7 @@ template <int left> static __device__ __forceinline__ void wait_for_fetches(void
     asm volatile("cp.async.wait_group %0;\n" ::"n"(left) : "memory");
 }
 
-/* ---- NT: rows times a few columns ------------------------------------------------------------ */
+/* ---- NT and NN: rows times a few columns ----------------------------------------------------- */
 
 struct across {
     const ebb_bf16 *a, *b;
@@ -84,169 +90,81 @@ struct across {
     int64_t rows, k;
     int n;
     float alpha;
+    bool to_f32;
 };
 
-static __device__ __forceinline__ uint4 load_16(const ebb_bf16 *at, bool there)
-{
-    return there ? *(const uint4 *)at : make_uint4(0, 0, 0, 0);
-}
-
-/* A lane's 16 bytes of a row of K are its share of two products at once: which elements of K are
- * paired with which place in a product does not matter, as long as a and b agree. */
-template <int N8, int R>
-static __device__ __forceinline__ void across_step(const struct across &p, float sum[R][N8][4],
-                                                   const uint4 a[R][2], int64_t k, int group)
-{
-    #pragma unroll
-    for (int c = 0; c < N8; c++) {
-        int col = c * 8 + group;
-        uint4 b = load_16(p.b + col * p.b_stride + k, k < p.k && col < p.n);
-        #pragma unroll
-        for (int r = 0; r < R; r++) {
-            multiply(sum[r][c], a[r][0].x, a[r][1].x, a[r][0].y, a[r][1].y, b.x, b.y);
-            multiply(sum[r][c], a[r][0].z, a[r][1].z, a[r][0].w, a[r][1].w, b.z, b.w);
-        }
-    }
-}
-
-/* The warps' shares of 16 rows added in order, and stored. */
-template <typename T, int N8>
-static __device__ __forceinline__ void across_store(const struct across &p, const float sum[N8][4],
-                                                    float (*shared)[16][N8 * 8], int64_t row0)
-{
-    int warp = threadIdx.x >> 5, group = (threadIdx.x & 31) >> 2, pair = 2 * (threadIdx.x & 3);
-    __syncthreads();
-    #pragma unroll
-    for (int c = 0; c < N8; c++)
-        for (int i = 0; i < 4; i++)
-            shared[warp][group + (i & 2 ? 8 : 0)][c * 8 + pair + (i & 1)] = sum[c][i];
-    __syncthreads();
-    for (int e = threadIdx.x; e < 16 * N8 * 8; e += blockDim.x) {
-        int row = e / (N8 * 8), col = e % (N8 * 8);
-        float value = shared[0][row][col];
-        for (int w = 1; w < ACROSS_WARPS; w++) value += shared[w][row][col];
-        if (row0 + row < p.rows && col < p.n)
-            ebb_store((T *)p.y + (row0 + row) * p.y_stride + col, p.alpha * value);
-    }
-}
-
-template <typename T, int N8, int R>
-static __global__ void __launch_bounds__(32 * ACROSS_WARPS) across_kernel(struct across p)
-{
-    __shared__ float shared[ACROSS_WARPS][16][N8 * 8];
-    int warp = threadIdx.x >> 5, group = (threadIdx.x & 31) >> 2;
-    int64_t row0 = (int64_t)blockIdx.x * 16 * R;
-    float sum[R][N8][4];
-    for (int r = 0; r < R; r++)
-        for (int c = 0; c < N8; c++)
-            for (int i = 0; i < 4; i++) sum[r][c][i] = 0;
-    int64_t k = warp * K_STEP + (threadIdx.x & 3) * 8;
-    for (int64_t base = 0; base < p.k; base += AHEAD * ACROSS_WARPS * K_STEP) {
-        uint4 a[AHEAD][R][2];
-        #pragma unroll
-        for (int u = 0; u < AHEAD; u++)
-            #pragma unroll
-            for (int r = 0; r < R; r++)
-                #pragma unroll
-                for (int h = 0; h < 2; h++) {
-                    int64_t row = row0 + r * 16 + h * 8 + group;
-                    int64_t at = base + u * ACROSS_WARPS * K_STEP + k;
-                    a[u][r][h] = load_16(p.a + row * p.a_stride + at, row < p.rows && at < p.k);
-                }
-        #pragma unroll
-        for (int u = 0; u < AHEAD; u++)
-            across_step<N8, R>(p, sum, a[u], base + u * ACROSS_WARPS * K_STEP + k, group);
-    }
-    #pragma unroll
-    for (int r = 0; r < R; r++) across_store<T, N8>(p, sum[r], shared, row0 + r * 16);
-}
-
-template <typename T, int N8> static void across_launch(const struct across &p, cudaStream_t stream)
-{
-    const int threads = 32 * ACROSS_WARPS;
-    /* Twice the rows halve what is read of b, but two blocks a processor are worth more. */
-    if (p.n > 32 && p.rows >= 8192)
-        across_kernel<T, N8, 2><<<ebb_blocks(ebb_ceil_div(p.rows, 32)), threads, 0, stream>>>(p);
-    else
-        across_kernel<T, N8, 1><<<ebb_blocks(ebb_ceil_div(p.rows, 16)), threads, 0, stream>>>(p);
-}
-
-template <typename T> static void across_run(const struct across &p, cudaStream_t stream)
-{
-    switch ((p.n + 7) / 8) {
-    case 1: across_launch<T, 1>(p, stream); break;
-    case 2: across_launch<T, 2>(p, stream); break;
-    case 3: across_launch<T, 3>(p, stream); break;
-    case 4: across_launch<T, 4>(p, stream); break;
-    case 5: across_launch<T, 5>(p, stream); break;
-    case 6: across_launch<T, 6>(p, stream); break;
-    case 7: across_launch<T, 7>(p, stream); break;
-    default: across_launch<T, 8>(p, stream); break;
-    }
-}
-
-/* ---- NN: rows times a few columns of a wide matrix ------------------------------------------- */
-
-/* Each warp has a ring of steps of its own, so that nobody waits for another warp before the end. A
- * step is 32 elements of K, in units of 16 bytes: of a what each lane needs itself, of b 32 rows.
- * An odd pitch keeps ldmatrix's 8 rows in different banks. */
-template <int N8, int R> struct ring {
+/* A step of a warp's ring in units of 16 bytes. Of a, and in NT of b, a lane fetches what it needs
+ * itself; in NN there are K_STEP rows of b, at an odd pitch, which keeps the 8 rows that ldmatrix
+ * reads at once in different banks. */
+template <bool NN, int N8, int R> struct across_ring {
     enum {
         A_UNITS = 2 * R * 32,
-        PITCH = N8 | 1,
+        PITCH = NN ? N8 | 1 : N8,
         UNITS = A_UNITS + 32 * PITCH,
-        MOST = RING_BYTES / (RING_WARPS * UNITS * 16),
-        STEPS = MOST < 8 ? MOST : 8,
-        BYTES = RING_WARPS * STEPS * UNITS * 16
+        STEPS = RING_BYTES / (ACROSS_WARPS * UNITS * 16),
+        BYTES = ACROSS_WARPS * STEPS * UNITS * 16
     };
+    static_assert((int)STEPS >= 3, "too few steps are under way");
+    static_assert(ACROSS_WARPS * R * 16 * N8 * 8 * 4 <= (int)BYTES, "no room for the sums");
 };
 
-/* Where K's step `step` begins for a warp: all warps take a span in turn. */
-static __device__ __forceinline__ int64_t ring_k(int step, int warp)
+/* Where a warp's step begins in K: the warps take pieces in turn. */
+static __device__ __forceinline__ int64_t across_k(int step, int warp)
 {
-    const int each = RING_SPAN / K_STEP;
-    return ((int64_t)(step / each) * RING_WARPS + warp) * RING_SPAN + step % each * K_STEP;
+    const int each = K_SPAN / K_STEP;
+    return ((int64_t)(step / each) * ACROSS_WARPS + warp) * K_SPAN + step % each * K_STEP;
 }
 
-template <int N8, int R>
-static __device__ __forceinline__ void ring_fetch(const struct across &p, uint4 *to, int64_t row0,
-                                                  int64_t k0)
+template <bool NN, int N8, int R>
+static __device__ __forceinline__ void across_fetch(const struct across &p, uint4 *to, int64_t row0,
+                                                    int64_t k0)
 {
     int lane = threadIdx.x & 31;
     int64_t k = k0 + (lane & 3) * 8;
+    uint4 *b = to + across_ring<NN, N8, R>::A_UNITS;
     #pragma unroll
     for (int h = 0; h < 2 * R; h++) {
         int64_t row = row0 + h * 8 + (lane >> 2);
         bool there = row < p.rows && k < p.k;
         fetch_16(to + h * 32 + lane, there ? p.a + row * p.a_stride + k : p.a, there);
     }
-    uint4 *b = to + ring<N8, R>::A_UNITS;
     #pragma unroll
     for (int i = 0; i < N8; i++) {
-        int row = (i * 32 + lane) / N8, c = (i * 32 + lane) % N8;
-        /* As a lane's 8 elements of a go into four places of two products: see ring_step. */
-        int place = (row & 6) * 4 + (row >> 3) * 2 + (row & 1);
-        bool there = k0 + row < p.k;
-        fetch_16(b + place * ring<N8, R>::PITCH + c,
-                 there ? p.b + (k0 + row) * p.b_stride + c * 8 : p.b, there);
+        if (NN) {
+            int row = (i * 32 + lane) / N8, c = (i * 32 + lane) % N8;
+            int place = (row & 6) * 4 + (row >> 3) * 2 + (row & 1); /* see across_step */
+            bool there = k0 + row < p.k;
+            fetch_16(b + place * across_ring<NN, N8, R>::PITCH + c,
+                     there ? p.b + (k0 + row) * p.b_stride + c * 8 : p.b, there);
+        } else {
+            int col = i * 8 + (lane >> 2);
+            bool there = col < p.n && k < p.k;
+            fetch_16(b + i * 32 + lane, there ? p.b + col * p.b_stride + k : p.b, there);
+        }
     }
 }
 
-/* As in NT a lane's 16 bytes of a, elements 8t to 8t + 7 of K, are its share of two products:
- * 8t and 8t + 1 stand at places 2t and 2t + 1 of the first, 8t + 2 and 8t + 3 eight places behind
- * them, the other four in the second. b's rows lie in that order of places. */
-template <int N8, int R>
-static __device__ __forceinline__ void ring_step(const uint4 *from, float sum[R][N8][4])
+/* A lane's 16 bytes of a row of a, elements 8t to 8t + 7 of K, are its share of two products: 8t
+ * and 8t + 1 stand at places 2t and 2t + 1 of the first, 8t + 2 and 8t + 3 eight places behind
+ * them, the other four in the second. Which elements of K stand where does not matter, as long as a
+ * and b agree: in NT a lane's 16 bytes of b are just those, in NN b's rows lie in that order. */
+template <bool NN, int N8, int R>
+static __device__ __forceinline__ void across_step(const uint4 *from, float sum[R][N8][4])
 {
     int lane = threadIdx.x & 31;
-    const uint4 *b_row = from + ring<N8, R>::A_UNITS + lane * ring<N8, R>::PITCH;
+    const uint4 *b_at = from + across_ring<NN, N8, R>::A_UNITS;
     uint4 a[R][2];
     #pragma unroll
     for (int h = 0; h < 2 * R; h++) a[h / 2][h % 2] = from[h * 32 + lane];
     #pragma unroll
     for (int c = 0; c < N8; c++) {
         uint32_t b[4];
-        load_transposed_4(b, b_row + c);
+        if (NN) {
+            load_transposed_4(b, b_at + lane * across_ring<NN, N8, R>::PITCH + c);
+        } else {
+            uint4 mine = b_at[c * 32 + lane];
+            b[0] = mine.x, b[1] = mine.y, b[2] = mine.z, b[3] = mine.w;
+        }
         #pragma unroll
         for (int r = 0; r < R; r++) {
             multiply(sum[r][c], a[r][0].x, a[r][1].x, a[r][0].y, a[r][1].y, b[0], b[1]);
@@ -256,9 +174,9 @@ static __device__ __forceinline__ void ring_step(const uint4 *from, float sum[R]
 }
 
 /* The warps' shares of K added in order, and stored. They lie where the rings were. */
-template <typename T, int N8, int R>
-static __device__ __forceinline__ void ring_store(const struct across &p, float *shared,
-                                                  const float sum[R][N8][4], int64_t row0)
+template <int N8, int R>
+static __device__ __forceinline__ void across_store(const struct across &p, float *shared,
+                                                    const float sum[R][N8][4], int64_t row0)
 {
     const int cols = N8 * 8, share = 16 * R * cols;
     int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
@@ -274,27 +192,32 @@ static __device__ __forceinline__ void ring_store(const struct across &p, float 
                 shared[warp * share + row * cols + col] = sum[r][c][i];
             }
     __syncthreads();
-    for (int e = threadIdx.x; e < share; e += 32 * RING_WARPS) {
-        int row = e / cols, col = e % cols;
+    for (int e = threadIdx.x; e < share; e += 32 * ACROSS_WARPS) {
+        int64_t row = row0 + e / cols;
+        int col = e % cols;
         float value = shared[e];
-        for (int w = 1; w < RING_WARPS; w++) value += shared[w * share + e];
-        if (row0 + row < p.rows && col < p.n)
-            ebb_store((T *)p.y + (row0 + row) * p.y_stride + col, p.alpha * value);
+        for (int w = 1; w < ACROSS_WARPS; w++) value += shared[w * share + e];
+        if (row >= p.rows || col >= p.n) continue;
+        if (p.to_f32)
+            ebb_store((float *)p.y + row * p.y_stride + col, p.alpha * value);
+        else
+            ebb_store((ebb_bf16 *)p.y + row * p.y_stride + col, p.alpha * value);
     }
 }
 
-template <typename T, int N8, int R>
-static __global__ void __launch_bounds__(32 * RING_WARPS) ring_kernel(struct across p)
+template <bool NN, int N8, int R>
+static __global__ void __launch_bounds__(32 * ACROSS_WARPS) across_kernel(struct across p)
 {
-    enum { STEPS = ring<N8, R>::STEPS, UNITS = ring<N8, R>::UNITS };
+    enum { STEPS = across_ring<NN, N8, R>::STEPS, UNITS = across_ring<NN, N8, R>::UNITS };
     extern __shared__ uint4 rings[];
     int warp = threadIdx.x >> 5;
     uint4 *mine = rings + warp * STEPS * UNITS;
-    int64_t row0 = (int64_t)blockIdx.x * 16 * R, turn = RING_WARPS * RING_SPAN;
-    int steps = (int)((p.k + turn - 1) / turn) * (RING_SPAN / K_STEP);
+    int64_t row0 = (int64_t)blockIdx.x * 16 * R, turn = ACROSS_WARPS * K_SPAN;
+    int steps = (int)((p.k + turn - 1) / turn) * (K_SPAN / K_STEP);
     float sum[R][N8][4] = {};
+    #pragma unroll 1
     for (int s = 0; s < STEPS - 1; s++) {
-        if (s < steps) ring_fetch<N8, R>(p, mine + s * UNITS, row0, ring_k(s, warp));
+        if (s < steps) across_fetch<NN, N8, R>(p, mine + s * UNITS, row0, across_k(s, warp));
         end_fetches();
     }
     for (int s = 0, at = 0; s < steps; s++, at = at + 1 < STEPS ? at + 1 : 0) {
@@ -302,43 +225,42 @@ static __global__ void __launch_bounds__(32 * RING_WARPS) ring_kernel(struct acr
         wait_for_fetches<STEPS - 2>();
         __syncwarp(); /* this step is there for all lanes, and all have read the one behind */
         if (next < steps)
-            ring_fetch<N8, R>(p, mine + behind * UNITS, row0, ring_k(next, warp));
+            across_fetch<NN, N8, R>(p, mine + behind * UNITS, row0, across_k(next, warp));
         end_fetches();
-        ring_step<N8, R>(mine + at * UNITS, sum);
+        across_step<NN, N8, R>(mine + at * UNITS, sum);
     }
-    ring_store<T, N8, R>(p, (float *)rings, sum, row0);
+    across_store<N8, R>(p, (float *)rings, sum, row0);
 }
 
-template <typename T, int N8, int R>
-static void ring_launch_rows(const struct across &p, cudaStream_t stream)
+template <bool NN, int N8, int R>
+static void across_launch_rows(const struct across &p, cudaStream_t stream)
 {
-    const int bytes = ring<N8, R>::BYTES;
-    auto kernel = ring_kernel<T, N8, R>;
+    const int bytes = across_ring<NN, N8, R>::BYTES;
+    auto kernel = across_kernel<NN, N8, R>;
     cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
-    kernel<<<ebb_blocks(ebb_ceil_div(p.rows, 16 * R)), 32 * RING_WARPS, bytes, stream>>>(p);
+    kernel<<<ebb_blocks(ebb_ceil_div(p.rows, 16 * R)), 32 * ACROSS_WARPS, bytes, stream>>>(p);
 }
 
-/* Twice the rows a block halve what is read of b; few rows are more blocks instead. */
-template <typename T, int N8>
-static void ring_launch(const struct across &p, cudaStream_t stream)
+/* The more rows a block has, the less is read of b; few rows are more blocks instead. */
+template <bool NN, int N8> static void across_launch(const struct across &p, cudaStream_t stream)
 {
     if (p.rows > 2048)
-        ring_launch_rows<T, N8, 2>(p, stream);
+        across_launch_rows<NN, N8, TALL>(p, stream);
     else
-        ring_launch_rows<T, N8, 1>(p, stream);
+        across_launch_rows<NN, N8, 1>(p, stream);
 }
 
-template <typename T> static void ring_run(const struct across &p, cudaStream_t stream)
+template <bool NN> static void across_run(const struct across &p, cudaStream_t stream)
 {
-    switch (p.n / 8) {
-    case 1: ring_launch<T, 1>(p, stream); break;
-    case 2: ring_launch<T, 2>(p, stream); break;
-    case 3: ring_launch<T, 3>(p, stream); break;
-    case 4: ring_launch<T, 4>(p, stream); break;
-    case 5: ring_launch<T, 5>(p, stream); break;
-    case 6: ring_launch<T, 6>(p, stream); break;
-    case 7: ring_launch<T, 7>(p, stream); break;
-    default: ring_launch<T, 8>(p, stream); break;
+    switch ((p.n + 7) / 8) {
+    case 1: across_launch<NN, 1>(p, stream); break;
+    case 2: across_launch<NN, 2>(p, stream); break;
+    case 3: across_launch<NN, 3>(p, stream); break;
+    case 4: across_launch<NN, 4>(p, stream); break;
+    case 5: across_launch<NN, 5>(p, stream); break;
+    case 6: across_launch<NN, 6>(p, stream); break;
+    case 7: across_launch<NN, 7>(p, stream); break;
+    default: across_launch<NN, 8>(p, stream); break;
     }
 }
 
@@ -355,91 +277,130 @@ struct down {
     bool accumulate;
 };
 
-/* Rows [row, row + STEP) of the block's columns and of the thin matrix. */
-template <int N8>
-static __device__ __forceinline__ void down_fetch(const struct down &p, ebb_bf16 *wide,
-                                                  ebb_bf16 *thin, int64_t row, int64_t end,
-                                                  int64_t col0)
+/* A step of a warp's ring in units of 16 bytes: DOWN_STEP rows of C8 units of the wide matrix, then
+ * of N8 of the thin one. Both so that the 8 rows that ldmatrix reads at once are in different
+ * banks: the thin ones at an odd pitch, the wide ones with their units exchanged within a row. */
+template <int N8, int C8> struct down_ring {
+    enum {
+        PITCH = N8 | 1,
+        WIDE_UNITS = DOWN_STEP * C8,
+        UNITS = WIDE_UNITS + DOWN_STEP * PITCH,
+        STEPS = (C8 > 4 ? WIDE_BYTES : RING_BYTES) / (DOWN_WARPS * UNITS * 16),
+        BYTES = DOWN_WARPS * STEPS * UNITS * 16
+    };
+    static_assert((int)STEPS >= 3, "too few steps are under way");
+    static_assert(DOWN_WARPS * C8 * 8 * N8 * 8 * 4 <= (int)BYTES, "no room for the sums");
+};
+
+template <int C8> static __device__ __forceinline__ int down_place(int row, int unit)
 {
-    for (int i = threadIdx.x; i < STEP * (WIDE / 8); i += 32 * WIDE_WARPS) {
-        int r = i / (WIDE / 8), c = i % (WIDE / 8) * 8;
-        bool there = row + r < end && col0 + c < p.wide_cols;
-        const ebb_bf16 *from = there ? p.wide + (row + r) * p.wide_stride + col0 + c : p.wide;
-        fetch_16(wide + r * WIDE_PITCH + c, from, there);
+    return row * C8 + (unit ^ (C8 == 4 ? row >> 1 & 3 : row & 7));
+}
+
+template <int N8, int C8>
+static __device__ __forceinline__ void down_fetch(const struct down &p, uint4 *to, int64_t row,
+                                                  int64_t end, int64_t col0)
+{
+    int lane = threadIdx.x & 31;
+    uint4 *thin = to + down_ring<N8, C8>::WIDE_UNITS;
+    #pragma unroll
+    for (int i = 0; i < DOWN_STEP * C8 / 32; i++) {
+        int r = (i * 32 + lane) / C8, c = lane % C8;
+        bool there = row + r < end && col0 + c * 8 < p.wide_cols;
+        fetch_16(to + down_place<C8>(r, c),
+                 there ? p.wide + (row + r) * p.wide_stride + col0 + c * 8 : p.wide, there);
     }
-    for (int i = threadIdx.x; i < STEP * N8; i += 32 * WIDE_WARPS) {
-        int r = i / N8, c = i % N8 * 8;
-        bool there = row + r < end && c < p.thin_cols;
-        const ebb_bf16 *from = there ? p.thin + (row + r) * p.thin_stride + c : p.thin;
-        fetch_16(thin + r * (N8 * 8 + 8) + c, from, there);
+    #pragma unroll
+    for (int i = lane; i < DOWN_STEP * N8; i += 32) {
+        int r = i / N8, c = i % N8;
+        bool there = row + r < end;
+        fetch_16(thin + r * down_ring<N8, C8>::PITCH + c,
+                 there ? p.thin + (row + r) * p.thin_stride + c * 8 : p.thin, there);
     }
 }
 
-template <int N8>
-static __device__ __forceinline__ void down_step(const ebb_bf16 *wide, const ebb_bf16 *thin,
-                                                 float sum[N8][4])
+template <int N8, int C8>
+static __device__ __forceinline__ void down_step(const uint4 *from, float sum[C8 / 2][N8][4])
 {
-    int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
+    int lane = threadIdx.x & 31, row = (lane & 7) + (lane & 16 ? 8 : 0);
+    const uint4 *thin = from + down_ring<N8, C8>::WIDE_UNITS + (lane & 15) * (N8 | 1);
+    uint32_t a[C8 / 2][4];
     #pragma unroll
-    for (int k = 0; k < STEP; k += 16) {
-        uint32_t a[4];
-        int row = k + (lane & 7) + (lane & 16 ? 8 : 0), col = warp * 16 + (lane & 8 ? 8 : 0);
-        load_transposed_4(a, wide + row * WIDE_PITCH + col);
+    for (int m = 0; m < C8 / 2; m++)
+        load_transposed_4(a[m], from + down_place<C8>(row, m * 2 + (lane >> 3 & 1)));
+    #pragma unroll
+    for (int c = 0; c < N8; c++) {
+        uint32_t b[2];
+        load_transposed_2(b, thin + c);
         #pragma unroll
-        for (int c = 0; c < N8; c++) {
-            uint32_t b[2];
-            load_transposed_2(b, thin + (k + (lane & 15)) * (N8 * 8 + 8) + c * 8);
-            multiply(sum[c], a[0], a[1], a[2], a[3], b[0], b[1]);
-        }
+        for (int m = 0; m < C8 / 2; m++)
+            multiply(sum[m][c], a[m][0], a[m][1], a[m][2], a[m][3], b[0], b[1]);
     }
 }
 
-template <int N8>
-static __device__ __forceinline__ void down_store(const struct down &p, const float sum[N8][4],
-                                                  int64_t col0)
+/* The warps' shares of the rows added in order, and stored along y's rows. */
+template <int N8, int C8>
+static __device__ __forceinline__ void down_store(const struct down &p, float *shared,
+                                                  const float sum[C8 / 2][N8][4], int64_t col0)
 {
+    const int cols = C8 * 8, ranks = N8 * 8, share = cols * ranks;
     int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
+    bool flat = p.wide_step == 1; /* a row of y is one of the thin matrix's columns */
+    int wide_step = flat ? 1 : ranks, thin_step = flat ? cols : 1;
     float *y = p.y + (int64_t)blockIdx.y * p.part_step;
+    __syncthreads();
     #pragma unroll
-    for (int c = 0; c < N8; c++)
-        for (int i = 0; i < 4; i++) {
-            int64_t wide = col0 + warp * 16 + (lane >> 2) + (i & 2 ? 8 : 0);
-            int thin = c * 8 + 2 * (lane & 3) + (i & 1);
-            if (wide >= p.wide_cols || thin >= p.thin_cols) continue;
-            float *at = y + wide * p.wide_step + thin * p.thin_step;
-            float value = p.alpha * sum[c][i];
-            *at = p.accumulate ? *at + value : value;
-        }
+    for (int m = 0; m < C8 / 2; m++)
+        #pragma unroll
+        for (int c = 0; c < N8; c++)
+            #pragma unroll
+            for (int i = 0; i < 4; i++) {
+                int wide = m * 16 + (lane >> 2) + (i & 2 ? 8 : 0);
+                int thin = c * 8 + 2 * (lane & 3) + (i & 1);
+                shared[warp * share + wide * wide_step + thin * thin_step] = sum[m][c][i];
+            }
+    __syncthreads();
+    for (int e = threadIdx.x; e < share; e += 32 * DOWN_WARPS) {
+        int64_t wide = col0 + (flat ? e % cols : e / ranks);
+        int thin = flat ? e / cols : e % ranks;
+        float value = shared[e];
+        for (int w = 1; w < DOWN_WARPS; w++) value += shared[w * share + e];
+        if (wide >= p.wide_cols) continue;
+        float *at = y + wide * p.wide_step + thin * p.thin_step;
+        value *= p.alpha;
+        *at = p.accumulate ? *at + value : value;
+    }
 }
 
-template <int N8>
-static __global__ void __launch_bounds__(32 * WIDE_WARPS) down_kernel(struct down p)
+template <int N8, int C8>
+static __global__ void __launch_bounds__(32 * DOWN_WARPS) down_kernel(struct down p)
 {
-    enum { STAGES = N8 <= 4 ? 4 : 3 }; /* steps under way: what 48 KiB hold */
-    __shared__ __align__(16) ebb_bf16 wide[STAGES][STEP * WIDE_PITCH];
-    __shared__ __align__(16) ebb_bf16 thin[STAGES][STEP * (N8 * 8 + 8)];
-    int64_t col0 = (int64_t)blockIdx.x * WIDE;
+    enum { STEPS = down_ring<N8, C8>::STEPS, UNITS = down_ring<N8, C8>::UNITS };
+    extern __shared__ uint4 rings[];
+    int warp = threadIdx.x >> 5;
+    uint4 *mine = rings + warp * STEPS * UNITS;
+    const int64_t turn = DOWN_WARPS * DOWN_STEP;
+    int64_t col0 = (int64_t)blockIdx.x * C8 * 8;
     int64_t first = (int64_t)blockIdx.y * p.part_rows, end = first + p.part_rows;
-    float sum[N8][4];
-    for (int c = 0; c < N8; c++)
-        for (int i = 0; i < 4; i++) sum[c][i] = 0;
     if (end > p.rows) end = p.rows;
-    int steps = (int)((end - first + STEP - 1) / STEP);
-    for (int s = 0; s < STAGES - 1; s++) {
-        if (s < steps) down_fetch<N8>(p, wide[s], thin[s], first + s * STEP, end, col0);
+    int steps = (int)((end - first + turn - 1) / turn);
+    float sum[C8 / 2][N8][4] = {};
+    first += warp * DOWN_STEP;
+    #pragma unroll 1
+    for (int s = 0; s < STEPS - 1; s++) {
+        if (s < steps) down_fetch<N8, C8>(p, mine + s * UNITS, first + s * turn, end, col0);
         end_fetches();
     }
-    for (int s = 0; s < steps; s++) {
-        wait_for_fetches<STAGES - 2>();
-        __syncthreads(); /* this step's rows are there, and the stage to be filled was read */
-        int next = s + STAGES - 1;
+    for (int s = 0, at = 0; s < steps; s++, at = at + 1 < STEPS ? at + 1 : 0) {
+        int next = s + STEPS - 1, behind = at > 0 ? at - 1 : STEPS - 1;
+        wait_for_fetches<STEPS - 2>();
+        __syncwarp(); /* this step is there for all lanes, and all have read the one behind */
         if (next < steps)
-            down_fetch<N8>(p, wide[next % STAGES], thin[next % STAGES], first + next * STEP, end,
-                           col0);
+            down_fetch<N8, C8>(p, mine + behind * UNITS, first + next * turn, end, col0);
         end_fetches();
-        down_step<N8>(wide[s % STAGES], thin[s % STAGES], sum);
+        down_step<N8, C8>(mine + at * UNITS, sum);
     }
-    down_store<N8>(p, sum, col0);
+    down_store<N8, C8>(p, (float *)rings, sum, col0);
 }
 
 template <typename T>
@@ -474,18 +435,37 @@ enum ebb_status ebb_matmul_add_parts_cuda(const struct ebb_op_env *env,
     return ebb_launched(env, "matmul");
 }
 
-static void down_launch(const struct down &p, dim3 grid, cudaStream_t stream)
+template <int N8, int C8>
+static void down_launch_cols(const struct down &p, unsigned parts, cudaStream_t stream)
 {
-    const int threads = 32 * WIDE_WARPS;
-    switch ((p.thin_cols + 7) / 8) {
-    case 1: down_kernel<1><<<grid, threads, 0, stream>>>(p); break;
-    case 2: down_kernel<2><<<grid, threads, 0, stream>>>(p); break;
-    case 3: down_kernel<3><<<grid, threads, 0, stream>>>(p); break;
-    case 4: down_kernel<4><<<grid, threads, 0, stream>>>(p); break;
-    case 5: down_kernel<5><<<grid, threads, 0, stream>>>(p); break;
-    case 6: down_kernel<6><<<grid, threads, 0, stream>>>(p); break;
-    case 7: down_kernel<7><<<grid, threads, 0, stream>>>(p); break;
-    default: down_kernel<8><<<grid, threads, 0, stream>>>(p); break;
+    const int bytes = down_ring<N8, C8>::BYTES;
+    const dim3 grid(ebb_blocks(ebb_ceil_div(p.wide_cols, C8 * 8)), parts);
+    auto kernel = down_kernel<N8, C8>;
+    cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+    kernel<<<grid, 32 * DOWN_WARPS, bytes, stream>>>(p);
+}
+
+/* The more columns a block has, the less is read of the thin matrix; few are more blocks. */
+template <int N8>
+static void down_launch(const struct down &p, unsigned parts, cudaStream_t stream)
+{
+    if (p.wide_cols >= 8192)
+        down_launch_cols<N8, 8>(p, parts, stream);
+    else
+        down_launch_cols<N8, 4>(p, parts, stream);
+}
+
+static void down_run(const struct down &p, unsigned parts, cudaStream_t stream)
+{
+    switch (p.thin_cols / 8) {
+    case 1: down_launch<1>(p, parts, stream); break;
+    case 2: down_launch<2>(p, parts, stream); break;
+    case 3: down_launch<3>(p, parts, stream); break;
+    case 4: down_launch<4>(p, parts, stream); break;
+    case 5: down_launch<5>(p, parts, stream); break;
+    case 6: down_launch<6>(p, parts, stream); break;
+    case 7: down_launch<7>(p, parts, stream); break;
+    default: down_launch<8>(p, parts, stream); break;
     }
 }
 
@@ -505,11 +485,11 @@ static enum ebb_status run_across(const struct ebb_op_env *env, const struct ebb
     p.k = args->a.cols;
     p.n = (int)args->y.cols;
     p.alpha = args->alpha;
-    bool nt = args->form == EBB_MATMUL_NT;
-    if (args->y.dtype == EBB_F32)
-        (nt ? across_run<float> : ring_run<float>)(p, ebb_stream(env));
+    p.to_f32 = args->y.dtype == EBB_F32;
+    if (args->form == EBB_MATMUL_NN)
+        across_run<true>(p, ebb_stream(env));
     else
-        (nt ? across_run<ebb_bf16> : ring_run<ebb_bf16>)(p, ebb_stream(env));
+        across_run<false>(p, ebb_stream(env));
     return ebb_launched(env, "matmul");
 }
 
@@ -541,8 +521,7 @@ static enum ebb_status run_down(const struct ebb_op_env *env, const struct ebb_m
     p.part_step = elements;
     p.alpha = whole ? args->alpha : 1.0f;
     p.accumulate = whole && args->accumulate;
-    down_launch(p, dim3(ebb_blocks(ebb_ceil_div(wide->cols, WIDE)), (unsigned)parts),
-                ebb_stream(env));
+    down_run(p, (unsigned)parts, ebb_stream(env));
     EBB_TRY(ebb_launched(env, "matmul"));
     if (whole) return EBB_OK;
     return ebb_matmul_add_parts_cuda(env, args, scratch, parts, args->y.rows, args->y.rows);

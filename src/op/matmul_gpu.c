@@ -33,31 +33,26 @@ bool ebb_matmul_thin_first(const struct ebb_matmul *args)
     return !is_thin(args->b.cols);
 }
 
-/* Few columns are few blocks: the rows are split the more. */
-static int64_t least_part_rows(int64_t wide)
-{
-    return wide >= 8192 ? 1024 : wide >= 2048 ? 512 : 256;
-}
-
 static int64_t ceil_div(int64_t a, int64_t b)
 {
     return (a + b - 1) / b;
 }
 
+/* Few columns are few blocks: long sums over rows are split then. */
 int64_t ebb_matmul_thin_part_rows(int64_t wide, int64_t rows)
 {
-    int64_t least = least_part_rows(wide);
     int64_t each = ceil_div(ceil_div(rows, EBB_THIN_PARTS), EBB_THIN_STEP) * EBB_THIN_STEP;
-    return least > each ? least : each;
+    if (wide >= EBB_THIN_WHOLE) return rows;
+    return each > EBB_THIN_PART_ROWS ? each : EBB_THIN_PART_ROWS;
 }
 
 static int64_t thin_scratch(const struct ebb_matmul *args)
 {
     if (args->form != EBB_MATMUL_TN) return 0;
     int64_t wide = ebb_matmul_thin_first(args) ? args->b.cols : args->a.cols;
-    int64_t parts = ceil_div(args->a.rows, least_part_rows(wide));
+    int64_t parts = ceil_div(args->a.rows, EBB_THIN_PART_ROWS);
     if (parts > EBB_THIN_PARTS) parts = EBB_THIN_PARTS;
-    return parts > 1 ? parts * args->y.rows * args->y.cols * 4 : 0;
+    return parts > 1 && wide < EBB_THIN_WHOLE ? parts * args->y.rows * args->y.cols * 4 : 0;
 }
 
 /* ---- sums over a vocabulary ---- */

@@ -43,8 +43,10 @@ int64_t ebb_matmul_gpu_scratch(const struct ebb_matmul *args); /* bytes */
  * most EBB_THIN_COLS columns of y, TN into fp32 with at most so many rows or columns of y. */
 enum {
     EBB_THIN_COLS = 64,
-    EBB_THIN_PARTS = 64, /* TN: the rows are summed in at most so many parts */
-    EBB_THIN_STEP = 32   /* of a multiple of so many rows */
+    EBB_THIN_WHOLE = 2048,     /* TN: with so many wide columns all rows are summed at once; else */
+    EBB_THIN_PARTS = 64,       /* in at most so many parts, */
+    EBB_THIN_PART_ROWS = 4096, /* of at least so many rows, */
+    EBB_THIN_STEP = 64         /* of a multiple of so many */
 };
 /* By form, sizes, types and strides; whether addresses suit it too shows in a run. */
 bool ebb_matmul_thin_takes(const struct ebb_matmul *args);
