@@ -229,8 +229,13 @@ static void thin_and_long_products_agree_with_double_precision(void **state)
         {EBB_MATMUL_TN, 1100, 8, 2056, 1024, 4}, {EBB_MATMUL_TN, 70, 64, 64, 69, 8},
         {EBB_MATMUL_TN, 1056, 8, 8200, 1056, 2}, {EBB_MATMUL_TN, 300, 136, 24, 1, 8},
         {EBB_MATMUL_TN, 300, 136, 48, 300, 8},   {EBB_MATMUL_TN, 17000, 8, 72, 17000, 4},
-        {EBB_MATMUL_NN, 5, 65736, 24, 5, 8},     {EBB_MATMUL_NN, 40, 65536, 8, 39, 4},
-        {EBB_MATMUL_NT, 5, 80, 65736, 4, 4},
+        {EBB_MATMUL_NN, 5, 65736, 72, 2, 8},     {EBB_MATMUL_NN, 6, 65536, 72, 5, 4},
+        {EBB_MATMUL_NT, 5, 80, 65736, 4, 4},     {EBB_MATMUL_NN, 100, 904, 16, 100, 8},
+        {EBB_MATMUL_NN, 65, 1504, 48, 63, 8},    {EBB_MATMUL_NN, 7, 24, 8, 7, 8},
+        {EBB_MATMUL_NN, 65, 3600, 24, 65, 8},    {EBB_MATMUL_NN, 40, 37896, 32, 1, 4},
+        {EBB_MATMUL_NN, 4101, 72, 16, 4099, 4},  {EBB_MATMUL_NN, 2100, 264, 40, 2049, 2},
+        {EBB_MATMUL_NN, 2063, 72, 64, 2061, 4},  {EBB_MATMUL_NN, 33, 8, 56, 33, 8},
+        {EBB_MATMUL_NN, 70, 248, 12, 70, 8},     {EBB_MATMUL_NN, 64, 4104, 64, 64, 4},
     };
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         for (int way = 0; way < sizes[i].ways; way++) {
@@ -569,7 +574,7 @@ static void rows_check(struct rows_world *w, const struct ebb_matmul *args)
     }
 }
 
-/* pad: between the rows of a and y, so that each way of writing beside an adapter is there. */
+/* pad: between the rows of a, b and y, so that each way of writing beside an adapter is there. */
 static struct ebb_matmul rows_product(int form, enum ebb_dtype dtype, int64_t k, int64_t n,
                                       int64_t pad, bool bias, bool accumulate)
 {
@@ -578,7 +583,7 @@ static struct ebb_matmul rows_product(int form, enum ebb_dtype dtype, int64_t k,
     struct ebb_matmul args = {.form = form, .accumulate = accumulate, .alpha = 1};
     args.a = rows_view(0, dtype, elsewhere, ROWS_MOST, k, k + pad);
     args.b = nt ? rows_view(0, dtype, 2 * elsewhere, n, k, k + pad)
-                : rows_view(0, dtype, 2 * elsewhere, k, n, n);
+                : rows_view(0, dtype, 2 * elsewhere, k, n, n + pad);
     args.y = rows_view(1, dtype, 0, ROWS_MOST, n, n + pad);
     args.a.extent = args.y.extent = EBB_EXTENT_TOKENS;
     args.bias = bias ? rows_view(0, dtype, 64, 1, n, n) : ebb_view_none();
@@ -591,16 +596,16 @@ static void a_rows_bits_do_not_depend_on_the_other_rows(void **state)
 {
     (void)state;
     op_test_gpu_only("oneDNN may choose other kernels for other numbers of rows");
-    static const int64_t sizes[][2] = {{896, 4864}, {3584, 1024}, {896, 1024}, {3584, 4864},
-                                       {4864, 48}};
+    static const int64_t sizes[][2] = {{896, 4864},  {3584, 1024}, {896, 1024},
+                                       {3584, 4864}, {4864, 48},   {3592, 16}};
     for (int dtype = 0; dtype < 2; dtype++) {
         struct rows_world w;
         rows_world_start(&w, dtypes[dtype].dtype);
-        for (int each = 0; each < 80; each++) { /* form, size, pad, bias, accumulate */
-            const int64_t *size = sizes[each / 2 % 5];
+        for (int each = 0; each < 96; each++) { /* form, size, pad, bias, accumulate */
+            const int64_t *size = sizes[each / 2 % 6];
             struct ebb_matmul args =
                 rows_product(each % 2 ? EBB_MATMUL_NN : EBB_MATMUL_NT, dtypes[dtype].dtype, size[0],
-                             size[1], each / 10 % 2 ? ROWS_PAD : 0, each / 20 % 2, each / 40 % 2);
+                             size[1], each / 12 % 2 ? ROWS_PAD : 0, each / 24 % 2, each / 48 % 2);
             rows_check(&w, &args);
         }
         rows_world_end(&w);

@@ -148,7 +148,7 @@ static void find_parts(struct ebb_decoder *d, int layer, enum ebb_field field,
         linear->rows += weight->rows;
         if (adapter && ebb_adapter_has(adapter, weight)) {
             part->tail0 = linear->tail;
-            linear->tail += adapter->rank;
+            linear->tail += d->rank_cols;
         }
     }
 }
@@ -160,10 +160,10 @@ static struct ebb_view adapter_view(const struct ebb_decoder *d,
 {
     enum ebb_dtype storage = d->options.storage;
     int64_t rank = d->options.adapter->rank;
-    return which == 'A'
-               ? ebb_tensor_view(linear->a, storage, part->tail0, rank, 0, linear->in, linear->in)
-               : ebb_tensor_view(linear->w, storage, part->row0, part->rows,
-                                 linear->in + part->tail0, rank, linear->in + linear->tail);
+    return which == 'A' ? ebb_tensor_view(linear->w, storage, linear->rows + part->tail0, rank, 0,
+                                          linear->in, linear->stride)
+                        : ebb_tensor_view(linear->w, storage, part->row0, part->rows,
+                                          linear->in + part->tail0, rank, linear->stride);
 }
 
 static enum ebb_status add_part_params(struct ebb_decoder *d, const char *name,
@@ -183,16 +183,17 @@ static enum ebb_status add_linear(struct ebb_decoder *d, int layer, enum ebb_fie
     enum ebb_dtype storage = d->options.storage;
     int64_t size = ebb_dtype_bytes(storage);
     char name[64], text[96];
-    linear->bias = linear->a = linear->param = linear->bias_param = -1;
+    linear->bias = linear->param = linear->bias_param = -1;
     find_parts(d, layer, field, linear);
     name_of(layer, field, name, sizeof name);
-    int64_t stride = linear->in + linear->tail;
-    EBB_TRY(add_tensor(d, EBB_KIND_WEIGHTS, linear->rows * stride * size, name, &linear->w));
+    linear->stride = linear->in + linear->tail;
+    EBB_TRY(add_tensor(d, EBB_KIND_WEIGHTS,
+                       (linear->rows + linear->tail) * linear->stride * size, name, &linear->w));
     if (trains_weights(d))
-        EBB_TRY(
-            add_param(d, name,
-                      ebb_tensor_view(linear->w, storage, 0, linear->rows, 0, linear->in, stride),
-                      false, true, &linear->param));
+        EBB_TRY(add_param(d, name,
+                          ebb_tensor_view(linear->w, storage, 0, linear->rows, 0, linear->in,
+                                          linear->stride),
+                          false, true, &linear->param));
     if (bias) {
         struct ebb_decoder_vector vector;
         name_of(layer, bias_field, text, sizeof text);
@@ -200,9 +201,6 @@ static enum ebb_status add_linear(struct ebb_decoder *d, int layer, enum ebb_fie
         linear->bias = vector.w;
         linear->bias_param = vector.param;
     }
-    if (linear->tail == 0) return EBB_OK;
-    snprintf(text, sizeof text, "%.60s.lora_A", name);
-    EBB_TRY(add_tensor(d, EBB_KIND_ADAPTER, linear->tail * linear->in * size, text, &linear->a));
     if (!d->options.train) return EBB_OK;
     for (int i = 0; i < linear->part_count; i++)
         if (linear->parts[i].tail0 >= 0)
@@ -321,7 +319,12 @@ static enum ebb_status add_rope(struct ebb_decoder *d)
 static void describe_slots(struct ebb_decoder *d)
 {
     const struct ebb_model_config *c = d->config;
-    int64_t size = ebb_dtype_bytes(d->options.storage);
+    int64_t size = ebb_dtype_bytes(d->options.storage), o_tail = 0, gate_up_tail = 0;
+    for (int64_t layer = 0; layer < c->layers; layer++) { /* adapters may be on some of them */
+        const struct ebb_decoder_layer *l = &d->layers[layer];
+        if (l->o.tail > o_tail) o_tail = l->o.tail;
+        if (l->gate_up.tail > gate_up_tail) gate_up_tail = l->gate_up.tail;
+    }
     struct ebb_slot *s = d->net.slots;
     d->net.slot_count = EBB_DECODER_SLOTS;
     s[EBB_DECODER_X].name = "x";
@@ -329,12 +332,14 @@ static void describe_slots(struct ebb_decoder *d)
     s[EBB_DECODER_QKV].name = "qkv";
     s[EBB_DECODER_QKV].bytes_per_token = d->qkv_cols * size;
     s[EBB_DECODER_O].name = "o";
-    s[EBB_DECODER_O].bytes_per_token = d->o_cols * size + c->heads * 4;
+    s[EBB_DECODER_O].bytes_per_token = 
+        (d->o_cols + o_tail) * size + c->heads * 4;
     s[EBB_DECODER_X2].name = "x2";
     s[EBB_DECODER_X2].bytes_per_token = c->width * size;
     s[EBB_DECODER_X2].tiled = true;
     s[EBB_DECODER_GATE_UP].name = "gate_up";
-    s[EBB_DECODER_GATE_UP].bytes_per_token = 2 * c->ffn * size;
+    s[EBB_DECODER_GATE_UP].bytes_per_token =
+        (2 * c->ffn + gate_up_tail) * size;
     s[EBB_DECODER_GATE_UP].tiled = true;
 }
 
@@ -365,7 +370,6 @@ static void place_linear(const struct ebb_decoder *d, const struct ebb_decoder_l
 {
     bool bias = weight->field == EBB_FIELD_QKV_BIAS || weight->field == EBB_FIELD_O_BIAS ||
                 weight->field == EBB_FIELD_GATE_UP_BIAS || weight->field == EBB_FIELD_DOWN_BIAS;
-    int64_t stride = linear->in + linear->tail;
     enum ebb_dtype storage = d->options.storage;
     place->param_row0 = weight->row0;
     if (bias) {
@@ -375,7 +379,8 @@ static void place_linear(const struct ebb_decoder *d, const struct ebb_decoder_l
         return;
     }
     place->view =
-        ebb_tensor_view(linear->w, storage, weight->row0, weight->rows, 0, weight->cols, stride);
+        ebb_tensor_view(linear->w, storage, weight->row0, weight->rows, 0, weight->cols,
+                        linear->stride);
     place->param = linear->param;
     for (int i = 0; i < linear->part_count; i++) {
         const struct ebb_decoder_part *part = &linear->parts[i];
@@ -456,6 +461,7 @@ static enum ebb_status create(struct ebb_ctx *ctx, const struct ebb_model_config
     d->weights = weights;
     d->options = *options;
     d->scale = options->adapter ? ebb_adapter_scale(options->adapter) : 0;
+    d->rank_cols = options->adapter ? (options->adapter->rank + 7) / 8 * 8 : 0;
     d->o_cols = config->heads * config->head_dim;
     d->qk_cols = d->o_cols + config->kv_heads * config->head_dim;
     d->qkv_cols = d->qk_cols + config->kv_heads * config->head_dim;

@@ -13,10 +13,14 @@
  * low-rank products are made again inside each tile of backward. x2 and gate_up, where not kept,
  * are remade (or come in) tile by tile and never stand whole on the device.
  *
- * An adapted weight is stored [N, K + R], where R is the rank of the adapters on the matrix, all of
- * them side by side, with its B in the tail columns (block by block where several weights of a file
- * share the matrix) and its input [T, K + R] with s x A^T in the tail, so that one product gives
- * base plus adapter.
+ * An adapted weight is stored [N + R, K + R], where R is the rank of the adapters on the matrix,
+ * all of them side by side, with B in the tail columns (block by block where several weights of a
+ * file share the matrix) and A in the tail rows:
+ *   forward:   y  = [x | s x A^T] [W | B]^T      the tail of the input is made first
+ *   backward:  dx = [dy | s dy B] [W ; A]        the tail of the output's gradient is made first
+ * so that one product gives base plus adapter, and one both input gradients. The gradients of A
+ * and B are products with the same tails: dB = dy^T (s x A^T), dA = (s dy B)^T x. Under dropout a
+ * part's share of dx is masked, so it is added by itself.
  *
  * Training reads few rows of the input embedding, and where it is neither trained nor the head it
  * need not stand on the device: with `host_rows` a model has a host tensor of one row a token

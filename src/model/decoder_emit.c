@@ -11,7 +11,6 @@
 
 #include "model/decoder_emit_int.h"
 #include "op/attention.h"
-#include "op/dropout.h"
 #include "op/embed.h"
 #include "op/optimizer.h"
 #include "op/rmsnorm.h"
@@ -26,8 +25,8 @@ static enum ebb_policy policy_of(const struct ebb_emitter *e, int64_t layer,
     return (enum ebb_policy)e->b->policies->at[layer][slot];
 }
 
-static enum ebb_status new_tile(struct ebb_emitter *e, int64_t cols, const char *name,
-                                int64_t layer, struct ebb_matrix *m)
+enum ebb_status ebb_emit_tile(struct ebb_emitter *e, int64_t cols, const char *name, int64_t layer,
+                              struct ebb_matrix *m)
 {
     return ebb_build_matrix(e->b, cols, e->storage, true, name, layer, m);
 }
@@ -38,7 +37,7 @@ enum ebb_status ebb_emit_whole(struct ebb_emitter *e, int64_t cols, enum ebb_dty
     return ebb_build_matrix(e->b, cols, dtype, false, name, layer, m);
 }
 
-static struct ebb_view vector_view(const struct ebb_emitter *e, int32_t tensor, int64_t n)
+struct ebb_view ebb_emit_vector(const struct ebb_emitter *e, int32_t tensor, int64_t n)
 {
     return tensor < 0 ? ebb_view_none() : ebb_tensor_view(tensor, e->storage, 0, 1, 0, n, n);
 }
@@ -60,7 +59,7 @@ enum ebb_status ebb_emit_norm(struct ebb_emitter *e, const struct ebb_decoder_ve
                               struct ebb_view x, struct ebb_view y)
 {
     struct ebb_rmsnorm_forward args = {.x = x,
-                                       .w = vector_view(e, norm->w, x.cols),
+                                       .w = ebb_emit_vector(e, norm->w, x.cols),
                                        .y = y,
                                        .eps = (float)e->c->norm_eps};
     return ebb_build_op(e->b, EBB_OP_rmsnorm_forward, &args);
@@ -71,7 +70,7 @@ enum ebb_status ebb_emit_norm_backward(struct ebb_emitter *e, const struct ebb_d
                                        bool overwrite)
 {
     struct ebb_rmsnorm_backward args = {.x = x,
-                                        .w = vector_view(e, norm->w, x.cols),
+                                        .w = ebb_emit_vector(e, norm->w, x.cols),
                                         .dy = dy,
                                         .dx = dx,
                                         .dw = ebb_emit_grad(e, norm->param),
@@ -81,185 +80,6 @@ enum ebb_status ebb_emit_norm_backward(struct ebb_emitter *e, const struct ebb_d
     int64_t scratch = norm->param < 0 ? 0 : ebb_rmsnorm_backward_scratch(x.rows, x.cols, &target);
     args.scratch = ebb_build_scratch(e->b, scratch);
     return ebb_build_op(e->b, EBB_OP_rmsnorm_backward, &args);
-}
-
-/* ---- linear layers with adapters ---- */
-
-static bool has_dropout(const struct ebb_emitter *e)
-{
-    return e->train && e->d->options.adapter && e->d->options.adapter->dropout > 0;
-}
-
-/* Columns that adapters add to a linear's input. */
-static int64_t tail_of(const struct ebb_emitter *e, const struct ebb_decoder_linear *linear)
-{
-    return e->base ? 0 : linear->tail;
-}
-
-/* Whether backward needs the linear's input. */
-static bool needs_input(const struct ebb_decoder_linear *linear)
-{
-    return linear->param >= 0 || linear->tail > 0;
-}
-
-/* A tile buffer for an adapter's input or its gradient under dropout; nothing without dropout. */
-static enum ebb_status new_dropout_tile(struct ebb_emitter *e,
-                                        const struct ebb_decoder_linear *linear, int64_t layer,
-                                        struct ebb_matrix *m)
-{
-    m->tensor = -1;
-    if (linear->tail == 0 || !has_dropout(e)) return EBB_OK;
-    return new_tile(e, linear->in, "dropout", layer, m);
-}
-
-static enum ebb_status emit_dropout(struct ebb_emitter *e, uint32_t instance, struct ebb_view x,
-                                    struct ebb_view y, bool accumulate)
-{
-    struct ebb_dropout args = {.x = x,
-                               .y = y,
-                               .instance = instance,
-                               .p = (float)e->d->options.adapter->dropout,
-                               .accumulate = accumulate};
-    return ebb_build_op(e->b, EBB_OP_dropout, &args);
-}
-
-static struct ebb_view a_view(const struct ebb_emitter *e, const struct ebb_decoder_linear *linear,
-                              int64_t row0, int64_t rows)
-{
-    return ebb_tensor_view(linear->a, e->storage, row0, rows, 0, linear->in, linear->in);
-}
-
-/* Fills the tail columns of tile t of `in` [., in + tail] with scale dropout(x) A^T. */
-static enum ebb_status tail_tile(struct ebb_emitter *e, const struct ebb_decoder_linear *linear,
-                                 const struct ebb_matrix *in, int64_t t,
-                                 const struct ebb_matrix *drop)
-{
-    if (tail_of(e, linear) == 0) return EBB_OK;
-    int64_t rank = e->d->options.adapter->rank;
-    struct ebb_matmul args = {.bias = ebb_view_none(),
-                              .add = ebb_view_none(),
-                              .form = EBB_MATMUL_NT,
-                              .alpha = (float)e->d->scale};
-    struct ebb_view x = ebb_matrix_tile(e->b, in, t, 0, linear->in);
-    if (drop->tensor < 0) {
-        args.a = x;
-        args.b = a_view(e, linear, 0, linear->tail);
-        args.y = ebb_matrix_tile(e->b, in, t, linear->in, linear->tail);
-        return ebb_build_matmul(e->b, &args);
-    }
-    for (int i = 0; i < linear->part_count; i++) {
-        const struct ebb_decoder_part *part = &linear->parts[i];
-        if (part->tail0 < 0) continue;
-        struct ebb_view dropped = ebb_matrix_tile(e->b, drop, t, 0, linear->in);
-        EBB_TRY(emit_dropout(e, part->instance, x, dropped, false));
-        args.a = dropped;
-        args.b = a_view(e, linear, part->tail0, rank);
-        args.y = ebb_matrix_tile(e->b, in, t, linear->in + part->tail0, rank);
-        EBB_TRY(ebb_build_matmul(e->b, &args));
-    }
-    return EBB_OK;
-}
-
-/* y = in W^T + bias (+ add): tile t, tails included. */
-static enum ebb_status linear_tile(struct ebb_emitter *e, const struct ebb_decoder_linear *linear,
-                                   struct ebb_view in, struct ebb_view add, struct ebb_view y)
-{
-    int64_t k = linear->in + tail_of(e, linear), stride = linear->in + linear->tail;
-    struct ebb_matmul args = {.a = in,
-                              .b = ebb_tensor_view(linear->w, e->storage, 0, linear->rows, 0, k,
-                                                   stride),
-                              .bias = vector_view(e, linear->bias, linear->rows),
-                              .add = add,
-                              .y = y,
-                              .form = EBB_MATMUL_NT};
-    return ebb_build_matmul(e->b, &args);
-}
-
-enum ebb_status ebb_emit_weight_gradient(struct ebb_emitter *e, struct ebb_view dy,
-                                         struct ebb_view in, struct ebb_view grad, double scale)
-{
-    struct ebb_matmul args = {.a = dy,
-                              .b = in,
-                              .bias = ebb_view_none(),
-                              .add = ebb_view_none(),
-                              .y = grad,
-                              .form = EBB_MATMUL_TN,
-                              .accumulate = 1,
-                              .alpha = (float)scale};
-    return ebb_build_matmul(e->b, &args);
-}
-
-/* One adapter's gradients and, under dropout, its share of the input's gradient. `in` and `d_in`
- * have tails. */
-static enum ebb_status
-adapter_backward(struct ebb_emitter *e, const struct ebb_decoder_linear *linear,
-                 const struct ebb_decoder_part *part, int64_t t, const struct ebb_matrix *in,
-                 struct ebb_view dy, const struct ebb_matrix *d_in, const struct ebb_matrix *drop)
-{
-    int64_t rank = e->d->options.adapter->rank;
-    struct ebb_view dy_part = dy, x = ebb_matrix_tile(e->b, in, t, 0, linear->in);
-    struct ebb_view d_tail = ebb_matrix_tile(e->b, d_in, t, linear->in + part->tail0, rank);
-    dy_part.offset += part->row0 * ebb_dtype_bytes((enum ebb_dtype)dy.dtype);
-    dy_part.cols = part->rows;
-    EBB_TRY(ebb_emit_weight_gradient(e, dy_part,
-                                     ebb_matrix_tile(e->b, in, t, linear->in + part->tail0, rank),
-                                     ebb_emit_grad(e, part->b_param), 1));
-    if (drop->tensor < 0)
-        return ebb_emit_weight_gradient(e, d_tail, x, ebb_emit_grad(e, part->a_param), e->d->scale);
-    struct ebb_view dropped = ebb_matrix_tile(e->b, drop, t, 0, linear->in);
-    EBB_TRY(emit_dropout(e, part->instance, x, dropped, false));
-    EBB_TRY(
-        ebb_emit_weight_gradient(e, d_tail, dropped, ebb_emit_grad(e, part->a_param), e->d->scale));
-    struct ebb_matmul args = {.a = d_tail,
-                              .b = a_view(e, linear, part->tail0, rank),
-                              .bias = ebb_view_none(),
-                              .add = ebb_view_none(),
-                              .y = dropped,
-                              .form = EBB_MATMUL_NN,
-                              .alpha = (float)e->d->scale};
-    EBB_TRY(ebb_build_matmul(e->b, &args));
-    return emit_dropout(e, part->instance, dropped, ebb_matrix_tile(e->b, d_in, t, 0, linear->in),
-                        true);
-}
-
-/* Tile t: d_in[., in + tail] = dy W, then whatever is trained. `in` (with its tail) may be NULL
- * where nothing is. */
-static enum ebb_status linear_backward(struct ebb_emitter *e,
-                                       const struct ebb_decoder_linear *linear, int64_t t,
-                                       const struct ebb_matrix *in, struct ebb_view dy,
-                                       const struct ebb_matrix *d_in, const struct ebb_matrix *drop)
-{
-    int64_t k = linear->in + linear->tail;
-    struct ebb_matmul args = {.a = dy,
-                              .b = ebb_tensor_view(linear->w, e->storage, 0, linear->rows, 0, k, k),
-                              .bias = ebb_view_none(),
-                              .add = ebb_view_none(),
-                              .y = ebb_matrix_tile(e->b, d_in, t, 0, k),
-                              .form = EBB_MATMUL_NN};
-    EBB_TRY(ebb_build_matmul(e->b, &args));
-    if (linear->param >= 0)
-        EBB_TRY(ebb_emit_weight_gradient(e, dy, ebb_matrix_tile(e->b, in, t, 0, linear->in),
-                                         ebb_emit_grad(e, linear->param), 1));
-    if (linear->bias_param >= 0) {
-        struct ebb_op_target target = ebb_numerics_target(e->b->numerics);
-        struct ebb_column_sum sum = {.x = dy, .y = ebb_emit_grad(e, linear->bias_param)};
-        sum.scratch = ebb_build_scratch(e->b, ebb_column_sum_scratch(dy.rows, dy.cols, &target));
-        EBB_TRY(ebb_build_op(e->b, EBB_OP_column_sum, &sum));
-    }
-    if (linear->tail == 0) return EBB_OK;
-    for (int i = 0; i < linear->part_count; i++)
-        if (linear->parts[i].tail0 >= 0)
-            EBB_TRY(adapter_backward(e, linear, &linear->parts[i], t, in, dy, d_in, drop));
-    if (drop->tensor >= 0) return EBB_OK;
-    struct ebb_matmul base = {.a = ebb_matrix_tile(e->b, d_in, t, linear->in, linear->tail),
-                              .b = a_view(e, linear, 0, linear->tail),
-                              .bias = ebb_view_none(),
-                              .add = ebb_view_none(),
-                              .y = ebb_matrix_tile(e->b, d_in, t, 0, linear->in),
-                              .form = EBB_MATMUL_NN,
-                              .accumulate = 1,
-                              .alpha = (float)e->d->scale};
-    return ebb_build_matmul(e->b, &base);
 }
 
 /* ---- slots: where they are written in forward ---- */
@@ -276,15 +96,6 @@ static enum ebb_status produce_whole(struct ebb_emitter *e, int64_t layer,
     return EBB_OK;
 }
 
-/* Sends tile t of a slot home, where that is its policy. */
-static enum ebb_status send_tile(struct ebb_emitter *e, int64_t layer, enum ebb_decoder_slot slot,
-                                 const struct ebb_matrix *from, int64_t t, const char *name)
-{
-    if (policy_of(e, layer, slot) != EBB_POLICY_HOST) return EBB_OK;
-    return ebb_saved_out(e->b, &e->at[layer].slot[slot], from, t, t < 0 || t == e->tiles - 1, name,
-                         layer);
-}
-
 /* ---- slots that are handled tile by tile: x2 and gate_up ---- */
 
 static const char *const ring_names[EBB_DECODER_SLOTS] = {"x", "qkv", "o", "x2", "gate_up"};
@@ -299,6 +110,28 @@ static int64_t tiled_cols(const struct ebb_emitter *e, enum ebb_decoder_slot slo
     return slot == EBB_DECODER_X2 ? e->c->width : 2 * e->c->ffn;
 }
 
+/* In backward gate_up becomes its gradient, which has a tail. Rows are as far apart in evaluation:
+ * a library may take another way for other strides. */
+static int64_t tiled_tail(const struct ebb_emitter *e, int64_t layer, enum ebb_decoder_slot slot)
+{
+    return slot == EBB_DECODER_X2 ? 0 : ebb_linear_tail(e, &e->d->layers[layer].gate_up);
+}
+
+/* Sends tile t of a slot home, where that is its policy. */
+static enum ebb_status send_tile(struct ebb_emitter *e, int64_t layer, enum ebb_decoder_slot slot,
+                                 const struct ebb_matrix *from, int64_t t, const char *name)
+{
+    if (policy_of(e, layer, slot) != EBB_POLICY_HOST) return EBB_OK;
+    if (slot == EBB_DECODER_GATE_UP && tiled_tail(e, layer, slot) > 0) {
+        /* Whole rows leave, and nothing has written the tail yet. */
+        struct ebb_fill zero = {
+            .y = ebb_matrix_tile(e->b, from, t, tiled_cols(e, slot), tiled_tail(e, layer, slot))};
+        EBB_TRY(ebb_build_op(e->b, EBB_OP_fill, &zero));
+    }
+    return ebb_saved_out(e->b, &e->at[layer].slot[slot], from, t, t < 0 || t == e->tiles - 1, name,
+                         layer);
+}
+
 /* Opens a slot's ring: its buffers and, in backward with the slot at home, the move of the first
  * tile. */
 static enum ebb_status ring_open(struct ebb_emitter *e, int64_t layer, enum ebb_decoder_slot slot,
@@ -307,15 +140,16 @@ static enum ebb_status ring_open(struct ebb_emitter *e, int64_t layer, enum ebb_
     struct ebb_ring *ring = ring_of(e, layer, slot);
     enum ebb_policy policy = policy_of(e, layer, slot);
     if (ring->count > 0 || (policy == EBB_POLICY_KEEP && !forward)) return EBB_OK;
-    int64_t cols = tiled_cols(e, slot);
+    int64_t cols = tiled_cols(e, slot), tail = tiled_tail(e, layer, slot);
     if (policy == EBB_POLICY_KEEP) {
         if (e->at[layer].slot[slot].device.tensor >= 0) return EBB_OK;
         struct ebb_matrix whole;
-        return produce_whole(e, layer, slot, cols, ring_names[slot], &whole);
+        return produce_whole(e, layer, slot, cols + tail, ring_names[slot], &whole);
     }
     ring->count = policy == EBB_POLICY_HOST && e->tiles > 1 ? e->b->ring : 1;
     for (int i = 0; i < ring->count; i++)
-        EBB_TRY(new_tile(e, cols, ring_names[slot], layer, &ring->buffer[i]));
+        EBB_TRY(ebb_build_matrix_apart(e->b, e->train ? cols + tail : cols, cols + tail, e->storage,
+                                       true, ring_names[slot], layer, &ring->buffer[i]));
     if (forward || policy != EBB_POLICY_HOST) return EBB_OK;
     return ebb_saved_in(e->b, &e->at[layer].slot[slot], &ring->buffer[0], 0);
 }
@@ -353,8 +187,8 @@ static enum ebb_status emit_rotary(struct ebb_emitter *e, int64_t layer, struct 
                             : ebb_emit_input(e->d->net.inputs.positions, e->b->capacity.tokens),
         .table = ebb_tensor_view(e->d->rope, EBB_F32, 0, e->d->rope_rows, 0, e->c->head_dim,
                                  e->c->head_dim),
-        .q_norm = vector_view(e, l->q_norm.w, e->c->head_dim),
-        .k_norm = vector_view(e, l->k_norm.w, e->c->head_dim),
+        .q_norm = ebb_emit_vector(e, l->q_norm.w, e->c->head_dim),
+        .k_norm = ebb_emit_vector(e, l->k_norm.w, e->c->head_dim),
         .y = y,
         .heads = e->c->heads,
         .kv_heads = e->c->kv_heads,
@@ -383,7 +217,7 @@ static enum ebb_status normed_tile(struct ebb_emitter *e, const struct ebb_decod
                                    const struct ebb_matrix *drop)
 {
     EBB_TRY(ebb_emit_norm(e, norm, x, ebb_matrix_tile(e->b, n, t, 0, e->c->width)));
-    return tail_tile(e, linear, n, t, drop);
+    return ebb_linear_fill_tail(e, linear, n, t, drop);
 }
 
 static enum ebb_status make_qkv(struct ebb_emitter *e, int64_t layer, const struct ebb_matrix *x,
@@ -391,14 +225,13 @@ static enum ebb_status make_qkv(struct ebb_emitter *e, int64_t layer, const stru
 {
     const struct ebb_decoder_layer *l = &e->d->layers[layer];
     struct ebb_matrix n1, drop;
-    EBB_TRY(new_tile(e, e->c->width + tail_of(e, &l->qkv), "n1", layer, &n1));
-    EBB_TRY(new_dropout_tile(e, &l->qkv, layer, &drop));
+    EBB_TRY(ebb_linear_input(e, &l->qkv, "n1", layer, &n1));
+    EBB_TRY(ebb_linear_dropout(e, &l->qkv, layer, &drop));
     for (int64_t t = 0; t < e->tiles; t++) {
         EBB_TRY(normed_tile(e, &l->norm1, &l->qkv, ebb_matrix_tile(e->b, x, t, 0, e->c->width), &n1,
                             t, &drop));
-        struct ebb_view y = ebb_matrix_tile(e->b, qkv, t, 0, e->d->qkv_cols);
-        EBB_TRY(
-            linear_tile(e, &l->qkv, ebb_matrix_tile(e->b, &n1, t, 0, n1.cols), ebb_view_none(), y));
+        EBB_TRY(ebb_linear_forward(e, &l->qkv, &n1, t, ebb_view_none(),
+                                   ebb_matrix_tile(e->b, qkv, t, 0, e->d->qkv_cols)));
         if (!e->c->qk_norm) {
             struct ebb_view qk = ebb_matrix_tile(e->b, qkv, t, 0, e->d->qk_cols);
             EBB_TRY(emit_rotary(e, layer, qk, qk, false));
@@ -425,18 +258,33 @@ struct ebb_view ebb_emit_docs(const struct ebb_emitter *e)
     return ebb_emit_input(e->d->net.inputs.doc_starts, e->b->capacity.docs + 1);
 }
 
-static struct ebb_view attention_scratch(struct ebb_emitter *e, enum ebb_op op,
-                                         const struct ebb_attention_shape *shape)
+/* Appends an op of attention, whose arguments have `shape` and `scratch`. That is large, and the
+ * ops before and after it have other uses for the room. */
+static enum ebb_status attention_op(struct ebb_emitter *e, enum ebb_op op, const void *args,
+                                    const struct ebb_attention_shape *shape,
+                                    struct ebb_view *scratch)
 {
     struct ebb_op_target target = ebb_numerics_target(e->b->numerics);
     const struct ebb_capacity *capacity = &e->b->capacity;
-    return ebb_build_scratch(e->b, ebb_attention_scratch(shape, e->storage, op, capacity->tokens,
-                                                         capacity->doc_tokens, &target));
+    EBB_TRY(ebb_build_new_scratch(e->b));
+    *scratch =
+        ebb_build_scratch(e->b, ebb_attention_scratch(shape, e->storage, op, capacity->tokens,
+                                                      capacity->doc_tokens, &target));
+    EBB_TRY(ebb_build_op(e->b, op, args));
+    return ebb_build_new_scratch(e->b);
+}
+
+/* Attention's output is the output projection's input: it has its tail. */
+static int64_t o_stride(const struct ebb_emitter *e, int64_t layer)
+{
+    return e->d->o_cols + ebb_linear_tail(e, &e->d->layers[layer].o);
 }
 
 static enum ebb_status make_o(struct ebb_emitter *e, int64_t layer, const struct ebb_matrix *qkv,
                               const struct ebb_matrix *o, const struct ebb_matrix *lse)
 {
+    const struct ebb_decoder_linear *linear = &e->d->layers[layer].o;
+    struct ebb_matrix drop;
     EBB_TRY(make_qk(e, layer, qkv));
     const struct ebb_matrix *qk = e->c->qk_norm ? &e->at[layer].qk : qkv;
     struct ebb_attention_forward args = {.shape = attention_shape(e, layer)};
@@ -446,30 +294,27 @@ static enum ebb_status make_o(struct ebb_emitter *e, int64_t layer, const struct
     args.doc_starts = ebb_emit_docs(e);
     args.o = ebb_matrix_all(e->b, o, 0, e->d->o_cols);
     args.lse = ebb_matrix_all(e->b, lse, 0, e->c->heads);
-    args.scratch = attention_scratch(e, EBB_OP_attention_forward, &args.shape);
-    return ebb_build_op(e->b, EBB_OP_attention_forward, &args);
+    EBB_TRY(attention_op(e, EBB_OP_attention_forward, &args, &args.shape, &args.scratch));
+    EBB_TRY(ebb_linear_dropout(e, linear, layer, &drop));
+    for (int64_t t = 0; t < e->tiles; t++) EBB_TRY(ebb_linear_fill_tail(e, linear, o, t, &drop));
+    return EBB_OK;
 }
 
 /* ---- MLP half of a layer ---- */
 
 /* Tile buffers of the second half of a layer, and what they are for. */
 struct mlp {
-    struct ebb_matrix o_in; /* o with its tail, where o is adapted */
-    struct ebb_matrix n2, act;
-    struct ebb_matrix o_drop, gate_up_drop, down_drop;
+    struct ebb_matrix n2, act; /* in backward, once read, their gradients */
+    struct ebb_matrix gate_up_drop, down_drop;
 };
 
 static enum ebb_status mlp_open(struct ebb_emitter *e, int64_t layer, bool forward, struct mlp *m)
 {
     const struct ebb_decoder_layer *l = &e->d->layers[layer];
-    m->o_in.tensor = -1;
-    int64_t o_tail = tail_of(e, &l->o);
-    if (o_tail > 0) EBB_TRY(new_tile(e, e->d->o_cols + o_tail, "o_in", layer, &m->o_in));
-    EBB_TRY(new_tile(e, e->c->width + tail_of(e, &l->gate_up), "n2", layer, &m->n2));
-    EBB_TRY(new_tile(e, e->c->ffn + tail_of(e, &l->down), "act", layer, &m->act));
-    EBB_TRY(new_dropout_tile(e, &l->o, layer, &m->o_drop));
-    EBB_TRY(new_dropout_tile(e, &l->gate_up, layer, &m->gate_up_drop));
-    EBB_TRY(new_dropout_tile(e, &l->down, layer, &m->down_drop));
+    EBB_TRY(ebb_linear_input(e, &l->gate_up, "n2", layer, &m->n2));
+    EBB_TRY(ebb_linear_input(e, &l->down, "act", layer, &m->act));
+    EBB_TRY(ebb_linear_dropout(e, &l->gate_up, layer, &m->gate_up_drop));
+    EBB_TRY(ebb_linear_dropout(e, &l->down, layer, &m->down_drop));
     EBB_TRY(ring_open(e, layer, EBB_DECODER_X2, forward));
     return ring_open(e, layer, EBB_DECODER_GATE_UP, forward);
 }
@@ -481,31 +326,6 @@ static void mlp_close(struct ebb_emitter *e, int64_t layer)
     e->at[layer].gate_up.count = 0;
 }
 
-/* The input of the output projection, tile t: o itself, or a copy with room for the tail. */
-static enum ebb_status o_input(struct ebb_emitter *e, int64_t layer, const struct ebb_matrix *o,
-                               const struct mlp *m, int64_t t, struct ebb_matrix *in)
-{
-    const struct ebb_decoder_layer *l = &e->d->layers[layer];
-    *in = *o;
-    if (tail_of(e, &l->o) == 0) return EBB_OK;
-    *in = m->o_in;
-    struct ebb_copy_rows copy = {.x = ebb_matrix_tile(e->b, o, t, 0, e->d->o_cols),
-                                 .y = ebb_matrix_tile(e->b, in, t, 0, e->d->o_cols)};
-    EBB_TRY(ebb_build_op(e->b, EBB_OP_copy_rows, &copy));
-    return tail_tile(e, &l->o, in, t, &m->o_drop);
-}
-
-static enum ebb_status make_x2(struct ebb_emitter *e, int64_t layer, const struct ebb_matrix *x,
-                               const struct ebb_matrix *o, const struct mlp *m, int64_t t,
-                               struct ebb_view x2)
-{
-    const struct ebb_decoder_layer *l = &e->d->layers[layer];
-    struct ebb_matrix in;
-    EBB_TRY(o_input(e, layer, o, m, t, &in));
-    return linear_tile(e, &l->o, ebb_matrix_tile(e->b, &in, t, 0, e->d->o_cols + tail_of(e, &l->o)),
-                       ebb_matrix_tile(e->b, x, t, 0, e->c->width), x2);
-}
-
 /* SiLU product with its tail, tile t. */
 static enum ebb_status make_act(struct ebb_emitter *e, int64_t layer, struct ebb_view gate_up,
                                 const struct mlp *m, int64_t t)
@@ -514,7 +334,7 @@ static enum ebb_status make_act(struct ebb_emitter *e, int64_t layer, struct ebb
     struct ebb_swiglu_forward args = {.x = gate_up,
                                       .y = ebb_matrix_tile(e->b, &m->act, t, 0, e->c->ffn)};
     EBB_TRY(ebb_build_op(e->b, EBB_OP_swiglu_forward, &args));
-    return tail_tile(e, &l->down, &m->act, t, &m->down_drop);
+    return ebb_linear_fill_tail(e, &l->down, &m->act, t, &m->down_drop);
 }
 
 /* x2 and gate_up of tile t, from wherever they are; `n2` says whether the normed input is wanted
@@ -522,24 +342,25 @@ static enum ebb_status make_act(struct ebb_emitter *e, int64_t layer, struct ebb
 static enum ebb_status mlp_inputs(struct ebb_emitter *e, int64_t layer, const struct ebb_matrix *x,
                                   const struct ebb_matrix *o, const struct mlp *m, int64_t t,
                                   bool forward, bool n2, struct ebb_view *x2,
-                                  struct ebb_view *gate_up)
+                                  struct ebb_matrix *gate_up)
 {
     const struct ebb_decoder_layer *l = &e->d->layers[layer];
-    struct ebb_matrix x2_matrix, gu_matrix;
+    struct ebb_matrix x2_matrix;
     bool x2_made, gu_made;
     EBB_TRY(ring_tile(e, layer, EBB_DECODER_X2, t, forward, &x2_matrix, &x2_made));
-    EBB_TRY(ring_tile(e, layer, EBB_DECODER_GATE_UP, t, forward, &gu_matrix, &gu_made));
+    EBB_TRY(ring_tile(e, layer, EBB_DECODER_GATE_UP, t, forward, gate_up, &gu_made));
     *x2 = ebb_matrix_tile(e->b, &x2_matrix, t, 0, e->c->width);
-    *gate_up = ebb_matrix_tile(e->b, &gu_matrix, t, 0, 2 * e->c->ffn);
-    if (!x2_made) EBB_TRY(make_x2(e, layer, x, o, m, t, *x2));
+    if (!x2_made)
+        EBB_TRY(
+            ebb_linear_forward(e, &l->o, o, t, ebb_matrix_tile(e->b, x, t, 0, e->c->width), *x2));
     if (n2 || !gu_made)
         EBB_TRY(normed_tile(e, &l->norm2, &l->gate_up, *x2, &m->n2, t, &m->gate_up_drop));
     if (!gu_made)
-        EBB_TRY(linear_tile(e, &l->gate_up, ebb_matrix_tile(e->b, &m->n2, t, 0, m->n2.cols),
-                            ebb_view_none(), *gate_up));
+        EBB_TRY(ebb_linear_forward(e, &l->gate_up, &m->n2, t, ebb_view_none(),
+                                   ebb_matrix_tile(e->b, gate_up, t, 0, 2 * e->c->ffn)));
     if (!forward) return EBB_OK;
     EBB_TRY(send_tile(e, layer, EBB_DECODER_X2, &x2_matrix, t, "x2"));
-    return send_tile(e, layer, EBB_DECODER_GATE_UP, &gu_matrix, t, "gate_up");
+    return send_tile(e, layer, EBB_DECODER_GATE_UP, gate_up, t, "gate_up");
 }
 
 /* The second half of a layer: from x and o to the next layer's x. */
@@ -551,11 +372,12 @@ static enum ebb_status make_next(struct ebb_emitter *e, int64_t layer, const str
     struct mlp m;
     EBB_TRY(mlp_open(e, layer, forward, &m));
     for (int64_t t = 0; t < e->tiles; t++) {
-        struct ebb_view x2, gate_up;
+        struct ebb_view x2;
+        struct ebb_matrix gate_up;
         EBB_TRY(mlp_inputs(e, layer, x, o, &m, t, forward, false, &x2, &gate_up));
-        EBB_TRY(make_act(e, layer, gate_up, &m, t));
-        EBB_TRY(linear_tile(e, &l->down, ebb_matrix_tile(e->b, &m.act, t, 0, m.act.cols), x2,
-                            ebb_matrix_tile(e->b, next, t, 0, e->c->width)));
+        EBB_TRY(make_act(e, layer, ebb_matrix_tile(e->b, &gate_up, t, 0, 2 * e->c->ffn), &m, t));
+        EBB_TRY(ebb_linear_forward(e, &l->down, &m.act, t, x2,
+                                   ebb_matrix_tile(e->b, next, t, 0, e->c->width)));
         if (forward) EBB_TRY(send_tile(e, layer + 1, EBB_DECODER_X, next, t, "x"));
     }
     mlp_close(e, layer);
@@ -584,7 +406,7 @@ static enum ebb_status embed(struct ebb_emitter *e, const struct ebb_matrix *x, 
 static enum ebb_status produce_o(struct ebb_emitter *e, int64_t layer, struct ebb_matrix *o,
                                  struct ebb_matrix *lse)
 {
-    EBB_TRY(produce_whole(e, layer, EBB_DECODER_O, e->d->o_cols, "o", o));
+    EBB_TRY(produce_whole(e, layer, EBB_DECODER_O, o_stride(e, layer), "o", o));
     EBB_TRY(ebb_emit_whole(e, e->c->heads, EBB_F32, "lse", layer, lse));
     if (policy_of(e, layer, EBB_DECODER_O) != EBB_POLICY_KEEP) return EBB_OK;
     e->at[layer].lse.device = *lse;
@@ -601,9 +423,10 @@ static enum ebb_status forward_layer(struct ebb_emitter *e, int64_t layer,
     EBB_TRY(produce_o(e, layer, &o, &lse));
     EBB_TRY(make_o(e, layer, &qkv, &o, &lse));
     e->at[layer].qk.tensor = -1; /* cheap to make again: never saved */
-    EBB_TRY(send_tile(e, layer, EBB_DECODER_O, &o, -1, "o"));
+    /* The small one first: its room is wanted again at once, o's only when the MLP is done. */
     if (policy_of(e, layer, EBB_DECODER_O) == EBB_POLICY_HOST)
         EBB_TRY(ebb_saved_out(e->b, &e->at[layer].lse, &lse, -1, true, "lse", layer));
+    EBB_TRY(send_tile(e, layer, EBB_DECODER_O, &o, -1, "o"));
     EBB_TRY(produce_whole(e, layer + 1, EBB_DECODER_X, e->c->width, "x", next));
     return make_next(e, layer, x, &o, next, true);
 }
@@ -672,7 +495,7 @@ static enum ebb_status need_o(struct ebb_emitter *e, int64_t layer)
     if (s->slot[EBB_DECODER_O].device.tensor >= 0) return EBB_OK;
     struct ebb_matrix o, lse;
     EBB_TRY(need_qkv(e, layer));
-    EBB_TRY(ebb_emit_whole(e, e->d->o_cols, e->storage, "o", layer, &o));
+    EBB_TRY(ebb_emit_whole(e, o_stride(e, layer), e->storage, "o", layer, &o));
     EBB_TRY(ebb_emit_whole(e, e->c->heads, EBB_F32, "lse", layer, &lse));
     EBB_TRY(make_o(e, layer, &s->slot[EBB_DECODER_QKV].device, &o, &lse));
     s->slot[EBB_DECODER_O].device = o;
@@ -680,70 +503,74 @@ static enum ebb_status need_o(struct ebb_emitter *e, int64_t layer)
     return EBB_OK;
 }
 
-/* Starts the moves that backward of `layer` will want, so that they run beside the layer above.
- * Follows the chain of layers that will have to be passed forward again. */
+/* Whether attention's output need not be made again for backward. */
+static bool o_is_saved(const struct ebb_emitter *e, int64_t layer)
+{
+    const struct ebb_saved *o = &e->at[layer].slot[EBB_DECODER_O];
+    return o->device.tensor >= 0 || o->host.tensor >= 0;
+}
+
+/* Starts the moves that backward of `layer` will want, in the order in which it wants them, so that
+ * they run beside the layer above. Follows the chain of layers that will have to be passed forward
+ * again. */
 static enum ebb_status prefetch(struct ebb_emitter *e, int64_t layer)
 {
-    EBB_TRY(fetch(e, layer, &e->at[layer].slot[EBB_DECODER_QKV], "qkv"));
-    EBB_TRY(fetch_o(e, layer));
+    bool o_saved = o_is_saved(e, layer);
     EBB_TRY(ring_open(e, layer, EBB_DECODER_X2, false));
     EBB_TRY(ring_open(e, layer, EBB_DECODER_GATE_UP, false));
+    if (!o_saved) EBB_TRY(fetch(e, layer, &e->at[layer].slot[EBB_DECODER_QKV], "qkv"));
     for (int64_t j = layer; j >= 0; j--) {
         EBB_TRY(fetch(e, j, &e->at[j].slot[EBB_DECODER_X], "x"));
-        if (e->at[j].slot[EBB_DECODER_X].device.tensor >= 0 || j == 0) return EBB_OK;
+        if (e->at[j].slot[EBB_DECODER_X].device.tensor >= 0 || j == 0) break;
         EBB_TRY(fetch_o(e, j - 1));
         if (e->at[j - 1].slot[EBB_DECODER_O].device.tensor < 0)
             EBB_TRY(fetch(e, j - 1, &e->at[j - 1].slot[EBB_DECODER_QKV], "qkv"));
     }
-    return EBB_OK;
+    EBB_TRY(fetch_o(e, layer));
+    return o_saved ? fetch(e, layer, &e->at[layer].slot[EBB_DECODER_QKV], "qkv") : EBB_OK;
+}
+
+/* When to prefetch for the layer below. A matrix that comes in takes room from its first row on:
+ * with several tiles its first is there in time if it starts behind attention, where most room is
+ * taken; with one tile the whole of it must be. */
+enum moment { BEFORE_LAYER, BEHIND_ATTENTION };
+
+static enum ebb_status prefetch_below(struct ebb_emitter *e, int64_t layer, enum moment now)
+{
+    enum moment when = e->tiles > 1 ? BEHIND_ATTENTION : BEFORE_LAYER;
+    if (e->b->prefetch == 0 || layer == 0 || now != when) return EBB_OK;
+    return prefetch(e, layer - 1);
 }
 
 /* ---- backward of a layer ---- */
 
-/* The gradient of the output projection's input, tile t: into d_o where that has room for the tail,
- * else by way of a tile that has. */
-static enum ebb_status backward_o(struct ebb_emitter *e, int64_t layer, const struct ebb_matrix *o,
-                                  const struct mlp *m, int64_t t, struct ebb_view dx,
-                                  const struct ebb_matrix *d_tile, const struct ebb_matrix *d_o)
-{
-    const struct ebb_decoder_layer *l = &e->d->layers[layer];
-    const struct ebb_matrix *d_in = d_tile->tensor < 0 ? d_o : d_tile;
-    struct ebb_matrix in = *o;
-    if (needs_input(&l->o)) EBB_TRY(o_input(e, layer, o, m, t, &in));
-    EBB_TRY(linear_backward(e, &l->o, t, &in, dx, d_in, &m->o_drop));
-    if (d_in == d_o) return EBB_OK;
-    struct ebb_copy_rows copy = {.x = ebb_matrix_tile(e->b, d_in, t, 0, e->d->o_cols),
-                                 .y = ebb_matrix_tile(e->b, d_o, t, 0, e->d->o_cols)};
-    return ebb_build_op(e->b, EBB_OP_copy_rows, &copy);
-}
-
-/* MLP and output projection: e->dx becomes the gradient of x2, d_o [T, H D (+ tail)] that of o. */
+/* MLP and output projection: e->dx becomes the gradient of x2, d_o [T, H D] that of o. */
 static enum ebb_status backward_mlp(struct ebb_emitter *e, int64_t layer,
                                     const struct ebb_matrix *d_o)
 {
     const struct ebb_decoder_layer *l = &e->d->layers[layer];
     const struct ebb_matrix *x = &e->at[layer].slot[EBB_DECODER_X].device;
     const struct ebb_matrix *o = &e->at[layer].slot[EBB_DECODER_O].device;
-    struct ebb_matrix d_act, d_n2, d_tile = {.tensor = -1};
+    struct ebb_matrix o_drop;
     struct mlp m;
     EBB_TRY(mlp_open(e, layer, false, &m));
-    if (d_o->cols < e->d->o_cols + l->o.tail)
-        EBB_TRY(new_tile(e, e->d->o_cols + l->o.tail, "d_o_in", layer, &d_tile));
-    EBB_TRY(new_tile(e, m.act.cols, "d_act", layer, &d_act));
-    EBB_TRY(new_tile(e, m.n2.cols, "d_n2", layer, &d_n2));
+    EBB_TRY(ebb_linear_dropout(e, &l->o, layer, &o_drop));
     for (int64_t t = 0; t < e->tiles; t++) {
-        struct ebb_view x2, gate_up, dx = ebb_matrix_tile(e->b, &e->dx, t, 0, e->c->width);
-        EBB_TRY(mlp_inputs(e, layer, x, o, &m, t, false, needs_input(&l->gate_up), &x2, &gate_up));
-        if (needs_input(&l->down)) EBB_TRY(make_act(e, layer, gate_up, &m, t));
-        EBB_TRY(linear_backward(e, &l->down, t, &m.act, dx, &d_act, &m.down_drop));
-        struct ebb_swiglu_backward act = {.x = gate_up,
-                                          .dy = ebb_matrix_tile(e->b, &d_act, t, 0, e->c->ffn),
-                                          .dx = gate_up};
+        struct ebb_view dx = ebb_matrix_tile(e->b, &e->dx, t, 0, e->c->width), x2;
+        struct ebb_matrix gate_up;
+        EBB_TRY(mlp_inputs(e, layer, x, o, &m, t, false, ebb_linear_needs_input(&l->gate_up), &x2,
+                           &gate_up));
+        struct ebb_view gu = ebb_matrix_tile(e->b, &gate_up, t, 0, 2 * e->c->ffn);
+        if (ebb_linear_needs_input(&l->down)) EBB_TRY(make_act(e, layer, gu, &m, t));
+        EBB_TRY(ebb_linear_backward(e, &l->down, t, &m.act, &e->dx, &m.act, &m.down_drop));
+        struct ebb_swiglu_backward act = {.x = gu,
+                                          .dy = ebb_matrix_tile(e->b, &m.act, t, 0, e->c->ffn),
+                                          .dx = gu};
         EBB_TRY(ebb_build_op(e->b, EBB_OP_swiglu_backward, &act));
-        EBB_TRY(linear_backward(e, &l->gate_up, t, &m.n2, gate_up, &d_n2, &m.gate_up_drop));
+        EBB_TRY(ebb_linear_backward(e, &l->gate_up, t, &m.n2, &gate_up, &m.n2, &m.gate_up_drop));
         EBB_TRY(ebb_emit_norm_backward(e, &l->norm2, x2,
-                                       ebb_matrix_tile(e->b, &d_n2, t, 0, e->c->width), dx, false));
-        EBB_TRY(backward_o(e, layer, o, &m, t, dx, &d_tile, d_o));
+                                       ebb_matrix_tile(e->b, &m.n2, t, 0, e->c->width), dx, false));
+        EBB_TRY(ebb_linear_backward(e, &l->o, t, o, &e->dx, d_o, &o_drop));
     }
     mlp_close(e, layer);
     return EBB_OK;
@@ -768,8 +595,7 @@ static enum ebb_status backward_attention(struct ebb_emitter *e, int64_t layer,
     args.dq = ebb_matrix_all(e->b, dqkv, 0, o_cols);
     args.dk = ebb_matrix_all(e->b, dqkv, o_cols, kv_cols);
     args.dv = ebb_matrix_all(e->b, dqkv, e->d->qk_cols, kv_cols);
-    args.scratch = attention_scratch(e, EBB_OP_attention_backward, &args.shape);
-    return ebb_build_op(e->b, EBB_OP_attention_backward, &args);
+    return attention_op(e, EBB_OP_attention_backward, &args, &args.shape, &args.scratch);
 }
 
 static enum ebb_status rotary_backward_tile(struct ebb_emitter *e, int64_t layer,
@@ -786,8 +612,8 @@ static enum ebb_status rotary_backward_tile(struct ebb_emitter *e, int64_t layer
         .positions = ebb_emit_input(e->d->net.inputs.positions, e->b->capacity.tokens),
         .table = ebb_tensor_view(e->d->rope, EBB_F32, 0, e->d->rope_rows, 0, e->c->head_dim,
                                  e->c->head_dim),
-        .q_norm = vector_view(e, l->q_norm.w, e->c->head_dim),
-        .k_norm = vector_view(e, l->k_norm.w, e->c->head_dim),
+        .q_norm = ebb_emit_vector(e, l->q_norm.w, e->c->head_dim),
+        .k_norm = ebb_emit_vector(e, l->k_norm.w, e->c->head_dim),
         .dy = dy,
         .dq_norm = ebb_emit_grad(e, l->q_norm.param),
         .dk_norm = ebb_emit_grad(e, l->k_norm.param),
@@ -806,19 +632,17 @@ static enum ebb_status backward_qkv(struct ebb_emitter *e, int64_t layer,
 {
     const struct ebb_decoder_layer *l = &e->d->layers[layer];
     const struct ebb_matrix *x = &e->at[layer].slot[EBB_DECODER_X].device;
-    struct ebb_matrix n1, d_n1, drop;
-    EBB_TRY(new_tile(e, e->c->width + l->qkv.tail, "n1", layer, &n1));
-    EBB_TRY(new_tile(e, n1.cols, "d_n1", layer, &d_n1));
-    EBB_TRY(new_dropout_tile(e, &l->qkv, layer, &drop));
+    struct ebb_matrix n1, drop;
+    EBB_TRY(ebb_linear_input(e, &l->qkv, "n1", layer, &n1));
+    EBB_TRY(ebb_linear_dropout(e, &l->qkv, layer, &drop));
     for (int64_t t = 0; t < e->tiles; t++) {
         struct ebb_view x_tile = ebb_matrix_tile(e->b, x, t, 0, e->c->width);
         EBB_TRY(rotary_backward_tile(e, layer, dqkv, t));
-        if (needs_input(&l->qkv))
+        if (ebb_linear_needs_input(&l->qkv))
             EBB_TRY(normed_tile(e, &l->norm1, &l->qkv, x_tile, &n1, t, &drop));
-        EBB_TRY(linear_backward(e, &l->qkv, t, &n1,
-                                ebb_matrix_tile(e->b, dqkv, t, 0, e->d->qkv_cols), &d_n1, &drop));
+        EBB_TRY(ebb_linear_backward(e, &l->qkv, t, &n1, dqkv, &n1, &drop));
         EBB_TRY(ebb_emit_norm_backward(e, &l->norm1, x_tile,
-                                       ebb_matrix_tile(e->b, &d_n1, t, 0, e->c->width),
+                                       ebb_matrix_tile(e->b, &n1, t, 0, e->c->width),
                                        ebb_matrix_tile(e->b, &e->dx, t, 0, e->c->width), false));
     }
     return EBB_OK;
@@ -827,18 +651,18 @@ static enum ebb_status backward_qkv(struct ebb_emitter *e, int64_t layer,
 static enum ebb_status backward_layer(struct ebb_emitter *e, int64_t layer)
 {
     struct ebb_matrix d_o, dqkv;
-    int64_t d_o_cols = e->d->o_cols + e->d->layers[layer].o.tail;
-    /* Attention's library wants rows that begin at 16 bytes: beside other tails it is alone. */
-    if (d_o_cols % 8 != 0) d_o_cols = e->d->o_cols;
+    int64_t dqkv_cols = e->d->qkv_cols + e->d->layers[layer].qkv.tail;
     EBB_TRY(need_x(e, layer));
-    EBB_TRY(need_qkv(e, layer));
+    if (!o_is_saved(e, layer)) EBB_TRY(need_qkv(e, layer));
     EBB_TRY(need_o(e, layer));
-    if (e->b->prefetch > 0 && layer > 0) EBB_TRY(prefetch(e, layer - 1));
-    EBB_TRY(ebb_emit_whole(e, d_o_cols, e->storage, "d_o", layer, &d_o));
+    EBB_TRY(prefetch_below(e, layer, BEFORE_LAYER));
+    EBB_TRY(ebb_emit_whole(e, e->d->o_cols, e->storage, "d_o", layer, &d_o));
     EBB_TRY(backward_mlp(e, layer, &d_o));
+    EBB_TRY(need_qkv(e, layer));
     EBB_TRY(make_qk(e, layer, &e->at[layer].slot[EBB_DECODER_QKV].device));
-    EBB_TRY(ebb_emit_whole(e, e->d->qkv_cols, e->storage, "dqkv", layer, &dqkv));
+    EBB_TRY(ebb_emit_whole(e, dqkv_cols, e->storage, "dqkv", layer, &dqkv));
     EBB_TRY(backward_attention(e, layer, &d_o, &dqkv));
+    EBB_TRY(prefetch_below(e, layer, BEHIND_ATTENTION));
     return backward_qkv(e, layer, &dqkv);
 }
 
@@ -891,6 +715,7 @@ static enum ebb_status emit_training(struct ebb_emitter *e, struct ebb_emitter *
 {
     EBB_TRY(emit_forward(e, second));
     if (!e->train) return EBB_OK;
+    EBB_TRY(ebb_build_new_scratch(e->b));
     for (int64_t layer = e->c->layers - 1; layer >= 0; layer--) EBB_TRY(backward_layer(e, layer));
     return embed_backward(e);
 }
@@ -919,8 +744,7 @@ static enum ebb_status decode_attention(struct ebb_emitter *e, int64_t layer,
                                         .v = caches[1],
                                         .o = ebb_matrix_tile(e->b, o, 0, 0, e->d->o_cols),
                                         .shape = attention_shape(e, layer)};
-    args.scratch = attention_scratch(e, EBB_OP_attention_cached, &args.shape);
-    return ebb_build_op(e->b, EBB_OP_attention_cached, &args);
+    return attention_op(e, EBB_OP_attention_cached, &args, &args.shape, &args.scratch);
 }
 
 /* One tile of tokens through all layers; logits of the rows in label_rows (the last one). */
@@ -932,14 +756,15 @@ static enum ebb_status emit_decode(struct ebb_emitter *e)
     EBB_TRY(embed(e, &x, false));
     for (int64_t layer = 0; layer < e->c->layers; layer++) {
         const struct ebb_decoder_layer *l = &e->d->layers[layer];
-        EBB_TRY(new_tile(e, e->c->width + l->qkv.tail, "n1", layer, &n1));
-        EBB_TRY(new_tile(e, e->d->qkv_cols, "qkv", layer, &qkv));
-        EBB_TRY(new_tile(e, e->d->o_cols, "o", layer, &o));
+        EBB_TRY(ebb_linear_input(e, &l->qkv, "n1", layer, &n1));
+        EBB_TRY(ebb_emit_tile(e, e->d->qkv_cols, "qkv", layer, &qkv));
+        EBB_TRY(ebb_linear_input(e, &l->o, "o", layer, &o));
         EBB_TRY(normed_tile(e, &l->norm1, &l->qkv, ebb_matrix_tile(e->b, &x, 0, 0, e->c->width),
                             &n1, 0, &drop));
-        EBB_TRY(linear_tile(e, &l->qkv, ebb_matrix_tile(e->b, &n1, 0, 0, n1.cols), ebb_view_none(),
-                            ebb_matrix_tile(e->b, &qkv, 0, 0, e->d->qkv_cols)));
+        EBB_TRY(ebb_linear_forward(e, &l->qkv, &n1, 0, ebb_view_none(),
+                                   ebb_matrix_tile(e->b, &qkv, 0, 0, e->d->qkv_cols)));
         EBB_TRY(decode_attention(e, layer, &qkv, &o));
+        EBB_TRY(ebb_linear_fill_tail(e, &l->o, &o, 0, &drop));
         EBB_TRY(ebb_emit_whole(e, e->c->width, e->storage, "x", layer + 1, &next));
         EBB_TRY(make_next(e, layer, &x, &o, &next, false));
         x = next;

@@ -1,5 +1,5 @@
 /* What the writers of a decoder's programs share: decoder_emit.c has embedding and layers,
- * decoder_head.c the head and the losses.
+ * decoder_linear.c their linear fields with adapters, decoder_head.c the head and the losses.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef EBB_DECODER_EMIT_INT_H
 #define EBB_DECODER_EMIT_INT_H
@@ -43,6 +43,11 @@ struct ebb_emitter {
 /* A new matrix of one row a token. */
 enum ebb_status ebb_emit_whole(struct ebb_emitter *e, int64_t cols, enum ebb_dtype dtype,
                                const char *name, int64_t layer, struct ebb_matrix *m);
+/* A new matrix of one tile, in the storage type. */
+enum ebb_status ebb_emit_tile(struct ebb_emitter *e, int64_t cols, const char *name, int64_t layer,
+                              struct ebb_matrix *m);
+/* A persistent vector of n in the storage type; absent for tensor -1. */
+struct ebb_view ebb_emit_vector(const struct ebb_emitter *e, int32_t tensor, int64_t n);
 /* An int32 input [1, n]; the documents' starts. */
 struct ebb_view ebb_emit_input(int32_t tensor, int64_t n);
 struct ebb_view ebb_emit_docs(const struct ebb_emitter *e);
@@ -53,9 +58,37 @@ enum ebb_status ebb_emit_norm(struct ebb_emitter *e, const struct ebb_decoder_ve
 enum ebb_status ebb_emit_norm_backward(struct ebb_emitter *e, const struct ebb_decoder_vector *norm,
                                        struct ebb_view x, struct ebb_view dy, struct ebb_view dx,
                                        bool overwrite);
-/* grad += scale dy^T in. */
+
+/* ---- decoder_linear.c: tile t of matrices [., columns + tail] ---- */
+
+/* Columns that adapters add to a linear's input. */
+int64_t ebb_linear_tail(const struct ebb_emitter *e, const struct ebb_decoder_linear *linear);
+/* Whether backward needs its input. */
+bool ebb_linear_needs_input(const struct ebb_decoder_linear *linear);
+/* A tile for its input with the tail; one for the input or a gradient under dropout, tensor -1
+ * where there is none. */
+enum ebb_status ebb_linear_input(struct ebb_emitter *e, const struct ebb_decoder_linear *linear,
+                                 const char *name, int64_t layer, struct ebb_matrix *m);
+enum ebb_status ebb_linear_dropout(struct ebb_emitter *e, const struct ebb_decoder_linear *linear,
+                                   int64_t layer, struct ebb_matrix *m);
+/* Fills the tail of an input with scale dropout(x) A^T. */
+enum ebb_status ebb_linear_fill_tail(struct ebb_emitter *e, const struct ebb_decoder_linear *linear,
+                                     const struct ebb_matrix *in, int64_t t,
+                                     const struct ebb_matrix *drop);
+/* y = in W^T + bias (+ add), tails included. */
+enum ebb_status ebb_linear_forward(struct ebb_emitter *e, const struct ebb_decoder_linear *linear,
+                                   const struct ebb_matrix *in, int64_t t, struct ebb_view add,
+                                   struct ebb_view y);
+/* Gradients of whatever is trained, then d_in[., in] = dy W with the adapters' share. `dy` has room
+ * for its tail. `in` (with its tail) is not looked at where nothing is trained; d_in may be the
+ * same matrix: by then it has been read. */
+enum ebb_status ebb_linear_backward(struct ebb_emitter *e, const struct ebb_decoder_linear *linear,
+                                    int64_t t, const struct ebb_matrix *in,
+                                    const struct ebb_matrix *dy, const struct ebb_matrix *d_in,
+                                    const struct ebb_matrix *drop);
+/* grad += dy^T in. */
 enum ebb_status ebb_emit_weight_gradient(struct ebb_emitter *e, struct ebb_view dy,
-                                         struct ebb_view in, struct ebb_view grad, double scale);
+                                         struct ebb_view in, struct ebb_view grad);
 
 /* ---- decoder_head.c ---- */
 

@@ -42,6 +42,7 @@ enum ebb_status ebb_head_open(struct ebb_emitter *e, bool train, struct ebb_head
 {
     int64_t chunk = e->b->numerics->head_chunk;
     head->chunk = chunk < e->b->capacity.tokens ? chunk : e->b->capacity.tokens;
+    EBB_TRY(ebb_build_new_scratch(e->b)); /* it wants more than the layers do */
     EBB_TRY(new_chunk(e, head, e->c->width, e->storage, "raw", &head->raw));
     EBB_TRY(new_chunk(e, head, e->c->width, e->storage, "h", &head->h));
     EBB_TRY(new_chunk(e, head, e->c->vocab, EBB_F32, "logits", &head->logits));
@@ -91,7 +92,7 @@ static enum ebb_status head_backward(struct ebb_emitter *e, const struct ebb_hea
     EBB_TRY(ebb_build_matmul(e->b, &args));
     if (e->d->head_param >= 0)
         EBB_TRY(ebb_emit_weight_gradient(e, dlogits, chunk_view(e, head, &head->h, i),
-                                         ebb_emit_grad(e, e->d->head_param), 1));
+                                         ebb_emit_grad(e, e->d->head_param)));
     EBB_TRY(ebb_emit_norm_backward(e, &e->d->final_norm, chunk_view(e, head, &head->raw, i), dh, dh,
                                    true));
     struct ebb_scatter_rows scatter = {.x = dh,
@@ -229,11 +230,18 @@ static enum ebb_status chunk_loss(struct ebb_emitter *e, const struct ebb_head *
     }
 }
 
-/* The gradient of the last hidden states begins at zero: the head adds those of the label rows. */
+/* The gradient of the last hidden states begins at zero: the head adds those of the label rows. It
+ * has room for the tails of the layers' linears whose outputs' gradient it is. */
 static enum ebb_status open_dx(struct ebb_emitter *e)
 {
+    int64_t tail = 0;
     if (!e->train) return EBB_OK;
-    EBB_TRY(ebb_emit_whole(e, e->c->width, e->storage, "dx", -1, &e->dx));
+    for (int64_t layer = 0; layer < e->c->layers; layer++) {
+        const struct ebb_decoder_layer *l = &e->d->layers[layer];
+        if (l->o.tail > tail) tail = l->o.tail;
+        if (l->down.tail > tail) tail = l->down.tail;
+    }
+    EBB_TRY(ebb_emit_whole(e, e->c->width + tail, e->storage, "dx", -1, &e->dx));
     struct ebb_fill zero = {.y = ebb_matrix_all(e->b, &e->dx, 0, e->c->width)};
     return ebb_build_op(e->b, EBB_OP_fill, &zero);
 }

@@ -29,12 +29,14 @@ struct ebb_decoder_part {
     uint32_t instance; /* of its dropout */
 };
 
-/* A linear field [rows, in + tail]. */
+/* A linear field [rows + tail, in + tail]: behind the weight's columns those of the parts' B, below
+ * its rows the parts' A (model/decoder.h). Each part has ebb_decoder.rank_cols of the tail: what
+ * lies beyond its rank is zero. */
 struct ebb_decoder_linear {
     int32_t w;    /* persistent tensor; -1: the field does not exist */
     int32_t bias; /* persistent tensor; -1: none */
-    int32_t a;    /* persistent tensor [tail, in]: the parts' A below each other; -1: none */
     int64_t rows, in, tail;
+    int64_t stride; /* in + tail */
     int32_t param; /* trained whole; -1: frozen */
     int32_t bias_param;
     int part_count;
@@ -66,7 +68,8 @@ struct ebb_decoder {
     const struct ebb_model_config *config;
     const struct ebb_weight_list *weights;
     struct ebb_decoder_options options;
-    double scale; /* of the adapters */
+    double scale;      /* of the adapters */
+    int64_t rank_cols; /* their rank, up to a multiple of 8: rows of 16 bytes */
     int64_t qkv_cols, qk_cols, o_cols;
     struct ebb_decoder_layer *layers;
     int32_t embed, head; /* persistent tensors; head == embed where tied; embed -1: rows */

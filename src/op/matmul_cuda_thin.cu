@@ -3,18 +3,21 @@
  * m16n8k16 products, fp32 sums.
  *
  *   NT  y[M, n] = alpha a[M, K] b[n, K]^T: a block has 16 or 32 rows, and its warps share K.
+ *   NN  y[M, n] = alpha a[M, K] b[K, n]: the same; a and b go through a ring in shared memory.
  *   TN  y[m, n] (+)= alpha a[T, m]^T b[T, n], m or n thin: a block has 128 of the wide matrix's
  *       columns and a part of the rows; the parts are added in order by a second kernel.
  *
- * Same numbers: in NT a row's sum is made in an order of K alone. In TN the parts' rows are a
- * function of the wide side's columns and of how many rows there are, and a part's sum goes through
- * them in order.
+ * Same numbers: in NT and NN a row's sum is made in an order of K alone. In TN the parts' rows are
+ * a function of the wide side's columns and of how many rows there are, and a part's sum goes
+ * through them in order.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op/matmul_int.h"
 
 #include "op/cuda_int.cuh"
 
 enum { ACROSS_WARPS = 8, AHEAD = 4, K_STEP = 32 }; /* NT */
+/* NN: a warp's elements of K in one piece; bytes of shared memory that every GPU gives a block. */
+enum { RING_WARPS = 4, RING_SPAN = 64, RING_BYTES = 96 << 10 };
 /* TN: columns of a block; rows of a step; elements from row to row in shared memory. */
 enum { WIDE = 128, WIDE_WARPS = WIDE / 16, STEP = EBB_THIN_STEP, WIDE_PITCH = WIDE + 8 };
 
@@ -182,6 +185,163 @@ template <typename T> static void across_run(const struct across &p, cudaStream_
     }
 }
 
+/* ---- NN: rows times a few columns of a wide matrix ------------------------------------------- */
+
+/* Each warp has a ring of steps of its own, so that nobody waits for another warp before the end. A
+ * step is 32 elements of K, in units of 16 bytes: of a what each lane needs itself, of b 32 rows.
+ * An odd pitch keeps ldmatrix's 8 rows in different banks. */
+template <int N8, int R> struct ring {
+    enum {
+        A_UNITS = 2 * R * 32,
+        PITCH = N8 | 1,
+        UNITS = A_UNITS + 32 * PITCH,
+        MOST = RING_BYTES / (RING_WARPS * UNITS * 16),
+        STEPS = MOST < 8 ? MOST : 8,
+        BYTES = RING_WARPS * STEPS * UNITS * 16
+    };
+};
+
+/* Where K's step `step` begins for a warp: all warps take a span in turn. */
+static __device__ __forceinline__ int64_t ring_k(int step, int warp)
+{
+    const int each = RING_SPAN / K_STEP;
+    return ((int64_t)(step / each) * RING_WARPS + warp) * RING_SPAN + step % each * K_STEP;
+}
+
+template <int N8, int R>
+static __device__ __forceinline__ void ring_fetch(const struct across &p, uint4 *to, int64_t row0,
+                                                  int64_t k0)
+{
+    int lane = threadIdx.x & 31;
+    int64_t k = k0 + (lane & 3) * 8;
+    #pragma unroll
+    for (int h = 0; h < 2 * R; h++) {
+        int64_t row = row0 + h * 8 + (lane >> 2);
+        bool there = row < p.rows && k < p.k;
+        fetch_16(to + h * 32 + lane, there ? p.a + row * p.a_stride + k : p.a, there);
+    }
+    uint4 *b = to + ring<N8, R>::A_UNITS;
+    #pragma unroll
+    for (int i = 0; i < N8; i++) {
+        int row = (i * 32 + lane) / N8, c = (i * 32 + lane) % N8;
+        /* As a lane's 8 elements of a go into four places of two products: see ring_step. */
+        int place = (row & 6) * 4 + (row >> 3) * 2 + (row & 1);
+        bool there = k0 + row < p.k;
+        fetch_16(b + place * ring<N8, R>::PITCH + c,
+                 there ? p.b + (k0 + row) * p.b_stride + c * 8 : p.b, there);
+    }
+}
+
+/* As in NT a lane's 16 bytes of a, elements 8t to 8t + 7 of K, are its share of two products:
+ * 8t and 8t + 1 stand at places 2t and 2t + 1 of the first, 8t + 2 and 8t + 3 eight places behind
+ * them, the other four in the second. b's rows lie in that order of places. */
+template <int N8, int R>
+static __device__ __forceinline__ void ring_step(const uint4 *from, float sum[R][N8][4])
+{
+    int lane = threadIdx.x & 31;
+    const uint4 *b_row = from + ring<N8, R>::A_UNITS + lane * ring<N8, R>::PITCH;
+    uint4 a[R][2];
+    #pragma unroll
+    for (int h = 0; h < 2 * R; h++) a[h / 2][h % 2] = from[h * 32 + lane];
+    #pragma unroll
+    for (int c = 0; c < N8; c++) {
+        uint32_t b[4];
+        load_transposed_4(b, b_row + c);
+        #pragma unroll
+        for (int r = 0; r < R; r++) {
+            multiply(sum[r][c], a[r][0].x, a[r][1].x, a[r][0].y, a[r][1].y, b[0], b[1]);
+            multiply(sum[r][c], a[r][0].z, a[r][1].z, a[r][0].w, a[r][1].w, b[2], b[3]);
+        }
+    }
+}
+
+/* The warps' shares of K added in order, and stored. They lie where the rings were. */
+template <typename T, int N8, int R>
+static __device__ __forceinline__ void ring_store(const struct across &p, float *shared,
+                                                  const float sum[R][N8][4], int64_t row0)
+{
+    const int cols = N8 * 8, share = 16 * R * cols;
+    int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
+    __syncthreads();
+    #pragma unroll
+    for (int r = 0; r < R; r++)
+        #pragma unroll
+        for (int c = 0; c < N8; c++)
+            #pragma unroll
+            for (int i = 0; i < 4; i++) {
+                int row = r * 16 + (lane >> 2) + (i & 2 ? 8 : 0);
+                int col = c * 8 + 2 * (lane & 3) + (i & 1);
+                shared[warp * share + row * cols + col] = sum[r][c][i];
+            }
+    __syncthreads();
+    for (int e = threadIdx.x; e < share; e += 32 * RING_WARPS) {
+        int row = e / cols, col = e % cols;
+        float value = shared[e];
+        for (int w = 1; w < RING_WARPS; w++) value += shared[w * share + e];
+        if (row0 + row < p.rows && col < p.n)
+            ebb_store((T *)p.y + (row0 + row) * p.y_stride + col, p.alpha * value);
+    }
+}
+
+template <typename T, int N8, int R>
+static __global__ void __launch_bounds__(32 * RING_WARPS) ring_kernel(struct across p)
+{
+    enum { STEPS = ring<N8, R>::STEPS, UNITS = ring<N8, R>::UNITS };
+    extern __shared__ uint4 rings[];
+    int warp = threadIdx.x >> 5;
+    uint4 *mine = rings + warp * STEPS * UNITS;
+    int64_t row0 = (int64_t)blockIdx.x * 16 * R, turn = RING_WARPS * RING_SPAN;
+    int steps = (int)((p.k + turn - 1) / turn) * (RING_SPAN / K_STEP);
+    float sum[R][N8][4] = {};
+    for (int s = 0; s < STEPS - 1; s++) {
+        if (s < steps) ring_fetch<N8, R>(p, mine + s * UNITS, row0, ring_k(s, warp));
+        end_fetches();
+    }
+    for (int s = 0, at = 0; s < steps; s++, at = at + 1 < STEPS ? at + 1 : 0) {
+        int next = s + STEPS - 1, behind = at > 0 ? at - 1 : STEPS - 1;
+        wait_for_fetches<STEPS - 2>();
+        __syncwarp(); /* this step is there for all lanes, and all have read the one behind */
+        if (next < steps)
+            ring_fetch<N8, R>(p, mine + behind * UNITS, row0, ring_k(next, warp));
+        end_fetches();
+        ring_step<N8, R>(mine + at * UNITS, sum);
+    }
+    ring_store<T, N8, R>(p, (float *)rings, sum, row0);
+}
+
+template <typename T, int N8, int R>
+static void ring_launch_rows(const struct across &p, cudaStream_t stream)
+{
+    const int bytes = ring<N8, R>::BYTES;
+    auto kernel = ring_kernel<T, N8, R>;
+    cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+    kernel<<<ebb_blocks(ebb_ceil_div(p.rows, 16 * R)), 32 * RING_WARPS, bytes, stream>>>(p);
+}
+
+/* Twice the rows a block halve what is read of b; few rows are more blocks instead. */
+template <typename T, int N8>
+static void ring_launch(const struct across &p, cudaStream_t stream)
+{
+    if (p.rows > 2048)
+        ring_launch_rows<T, N8, 2>(p, stream);
+    else
+        ring_launch_rows<T, N8, 1>(p, stream);
+}
+
+template <typename T> static void ring_run(const struct across &p, cudaStream_t stream)
+{
+    switch (p.n / 8) {
+    case 1: ring_launch<T, 1>(p, stream); break;
+    case 2: ring_launch<T, 2>(p, stream); break;
+    case 3: ring_launch<T, 3>(p, stream); break;
+    case 4: ring_launch<T, 4>(p, stream); break;
+    case 5: ring_launch<T, 5>(p, stream); break;
+    case 6: ring_launch<T, 6>(p, stream); break;
+    case 7: ring_launch<T, 7>(p, stream); break;
+    default: ring_launch<T, 8>(p, stream); break;
+    }
+}
+
 /* ---- TN: columns times columns, over the rows ------------------------------------------------ */
 
 struct down {
@@ -343,12 +503,13 @@ static enum ebb_status run_across(const struct ebb_op_env *env, const struct ebb
     p.y_stride = args->y.stride;
     p.rows = rows;
     p.k = args->a.cols;
-    p.n = (int)args->b.rows;
+    p.n = (int)args->y.cols;
     p.alpha = args->alpha;
+    bool nt = args->form == EBB_MATMUL_NT;
     if (args->y.dtype == EBB_F32)
-        across_run<float>(p, ebb_stream(env));
+        (nt ? across_run<float> : ring_run<float>)(p, ebb_stream(env));
     else
-        across_run<ebb_bf16>(p, ebb_stream(env));
+        (nt ? across_run<ebb_bf16> : ring_run<ebb_bf16>)(p, ebb_stream(env));
     return ebb_launched(env, "matmul");
 }
 
@@ -398,5 +559,5 @@ enum ebb_status ebb_matmul_thin_cuda(const struct ebb_op_env *env, const struct 
     *taken = ebb_matmul_thin_takes(args) && is_aligned(env, &args->a) && is_aligned(env, &args->b);
     if (!*taken) return EBB_OK;
     int64_t rows = ebb_view_rows(env, &args->a);
-    return args->form == EBB_MATMUL_NT ? run_across(env, args, rows) : run_down(env, args, rows);
+    return args->form == EBB_MATMUL_TN ? run_down(env, args, rows) : run_across(env, args, rows);
 }

@@ -22,7 +22,9 @@ bool ebb_matmul_thin_takes(const struct ebb_matmul *args)
         return false;
     if (args->form == EBB_MATMUL_NT)
         return is_thin(b->rows) && a->cols % 8 == 0 && !args->accumulate;
-    if (args->form != EBB_MATMUL_TN || args->y.dtype != EBB_F32) return false;
+    if (args->form == EBB_MATMUL_NN)
+        return is_thin(b->cols) && b->cols % 8 == 0 && a->cols % 8 == 0 && !args->accumulate;
+    if (args->y.dtype != EBB_F32) return false;
     return a->cols % 8 == 0 && b->cols % 8 == 0 && (is_thin(a->cols) || is_thin(b->cols));
 }
 

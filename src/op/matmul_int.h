@@ -38,8 +38,8 @@ enum { EBB_MATMUL_CUDA_WORKSPACE = 32 << 20 };
 
 int64_t ebb_matmul_gpu_scratch(const struct ebb_matmul *args); /* bytes */
 
-/* Products with a thin side, as adapters have them, have kernels of their own: NT with at most
- * EBB_THIN_COLS columns of y, TN into fp32 with at most so many rows or columns of y. */
+/* Products with a thin side, as adapters have them, have kernels of their own: NT and NN with at
+ * most EBB_THIN_COLS columns of y, TN into fp32 with at most so many rows or columns of y. */
 enum {
     EBB_THIN_COLS = 64,
     EBB_THIN_PARTS = 64, /* TN: the rows are summed in at most so many parts */

@@ -15,21 +15,27 @@ int64_t ebb_build_tiles(const struct ebb_build *build)
     return (build->capacity.tokens + rows - 1) / rows;
 }
 
+enum ebb_status ebb_build_matrix_apart(struct ebb_build *build, int64_t cols, int64_t stride,
+                                       enum ebb_dtype dtype, bool tile, const char *name,
+                                       int64_t layer, struct ebb_matrix *matrix)
+{
+    int64_t rows = tile ? tile_rows(build) : build->capacity.tokens;
+    int64_t bytes = ((rows - 1) * stride + cols) * ebb_dtype_bytes(dtype);
+    matrix->dtype = dtype;
+    matrix->cols = stride;
+    matrix->tile = tile;
+    if (layer < 0)
+        return ebb_program_tensor(build->program, EBB_SPACE_DEVICE, bytes, &matrix->tensor, "%s",
+                                  name);
+    return ebb_program_tensor(build->program, EBB_SPACE_DEVICE, bytes, &matrix->tensor,
+                              "layer%d.%s", (int)layer, name);
+}
+
 enum ebb_status ebb_build_matrix(struct ebb_build *build, int64_t cols, enum ebb_dtype dtype,
                                  bool tile, const char *name, int64_t layer,
                                  struct ebb_matrix *matrix)
 {
-    int64_t rows = tile ? tile_rows(build) : build->capacity.tokens;
-    matrix->dtype = dtype;
-    matrix->cols = cols;
-    matrix->tile = tile;
-    if (layer < 0)
-        return ebb_program_tensor(build->program, EBB_SPACE_DEVICE,
-                                  rows * cols * ebb_dtype_bytes(dtype), &matrix->tensor, "%s",
-                                  name);
-    return ebb_program_tensor(build->program, EBB_SPACE_DEVICE,
-                              rows * cols * ebb_dtype_bytes(dtype), &matrix->tensor, "layer%d.%s",
-                              (int)layer, name);
+    return ebb_build_matrix_apart(build, cols, cols, dtype, tile, name, layer, matrix);
 }
 
 struct ebb_view ebb_tensor_view(int32_t tensor, enum ebb_dtype dtype, int64_t row0, int64_t rows,
@@ -83,6 +89,11 @@ struct ebb_op_target ebb_numerics_target(const struct ebb_numerics *numerics)
 enum ebb_status ebb_build_op(struct ebb_build *build, enum ebb_op op, const void *args)
 {
     return ebb_program_op(build->program, EBB_QUEUE_COMPUTE, op, args);
+}
+
+enum ebb_status ebb_build_new_scratch(struct ebb_build *build)
+{
+    return ebb_program_tensor(build->program, EBB_SPACE_DEVICE, 0, &build->scratch, "scratch");
 }
 
 struct ebb_view ebb_build_scratch(struct ebb_build *build, int64_t bytes)

@@ -45,7 +45,7 @@ struct ebb_build {
     bool streams;    /* moves run on queues of their own; else on COMPUTE */
     int prefetch;    /* layers whose saved slots come in ahead of the one that backward works on */
     int ring;        /* buffers of a slot that leaves tile by tile */
-    int32_t scratch; /* the ops' shared scratch tensor; grows with need */
+    int32_t scratch; /* what ops share at the moment; grows with need */
     int64_t saved_bytes; /* out: device bytes of slots that are kept */
 };
 
@@ -65,6 +65,11 @@ struct ebb_matrix {
 enum ebb_status ebb_build_matrix(struct ebb_build *build, int64_t cols, enum ebb_dtype dtype,
                                  bool tile, const char *name, int64_t layer,
                                  struct ebb_matrix *matrix);
+/* The same with `stride` elements from row to row, which the matrix counts as its columns; nothing
+ * lies behind the last row's `cols`. */
+enum ebb_status ebb_build_matrix_apart(struct ebb_build *build, int64_t cols, int64_t stride,
+                                       enum ebb_dtype dtype, bool tile, const char *name,
+                                       int64_t layer, struct ebb_matrix *matrix);
 int64_t ebb_build_tiles(const struct ebb_build *build);
 /* Columns [col0, col0 + cols) of tile t's rows. */
 struct ebb_view ebb_matrix_tile(const struct ebb_build *build, const struct ebb_matrix *matrix,
@@ -85,6 +90,9 @@ enum ebb_status ebb_build_op(struct ebb_build *build, enum ebb_op op, const void
 enum ebb_status ebb_build_matmul(struct ebb_build *build, struct ebb_matmul *args);
 /* A view of the scratch tensor with room for `bytes`. */
 struct ebb_view ebb_build_scratch(struct ebb_build *build, int64_t bytes);
+/* From here on ops share another scratch tensor: the room of the one before it is free for others
+ * behind its last use. For where needs differ much. */
+enum ebb_status ebb_build_new_scratch(struct ebb_build *build);
 
 /* ---- saved slots ---- */
 

@@ -128,7 +128,7 @@ static enum ebb_status write_program(struct ebb_ctx *ctx, const struct ebb_plan 
     build.streams = request->streams;
     build.prefetch = prefetch;
     build.ring = request->one_buffer ? 1 : 2;
-    EBB_TRY(ebb_program_tensor(program, EBB_SPACE_DEVICE, 0, &build.scratch, "scratch"));
+    EBB_TRY(ebb_build_new_scratch(&build));
     if (kind == EBB_PROGRAM_UPDATE)
         EBB_TRY(emit_update(&build, request));
     else
