@@ -201,6 +201,18 @@ static inline struct ebb_engine *kit_engine(struct ebb_ctx *ctx,
     return engine;
 }
 
+/* Whether the model reads its embedding's rows from host memory. */
+static inline bool kit_has_rows(const struct ebb_engine *engine)
+{
+    return ebb_decoder_rows_tensor(ebb_engine_net(engine)) >= 0;
+}
+
+/* What keeps every table on the device: host memory that no row fits in. */
+static inline void kit_keep_tables(struct ebb_engine_request *request)
+{
+    request->host_budget = 1;
+}
+
 /* All micro-batches of step s (from 0); returns the mean loss. */
 static inline double kit_backward(struct kit_case *c, struct ebb_engine *engine, int64_t s)
 {

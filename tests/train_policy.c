@@ -32,6 +32,7 @@ struct trace {
     float *params; /* after the last */
     int64_t values;
     int64_t bytes_out, device_bytes;
+    bool rows;
 };
 
 static void free_trace(struct trace *trace)
@@ -112,6 +113,7 @@ static void run(struct kit_case *c, const struct cell *cell, struct ebb_engine_r
     struct ebb_engine_usage usage = ebb_engine_usage(engine);
     trace->bytes_out = usage.bytes_out;
     trace->device_bytes = usage.predicted_device_bytes;
+    trace->rows = kit_has_rows(engine);
     if (!request->own_allocations)
         assert_int_equal(usage.peak_device_bytes, usage.predicted_device_bytes);
     ebb_engine_free(engine);
@@ -171,9 +173,12 @@ static void check_cell(const struct cell *cell)
     char what[200];
     kit_case_open(&c, cell->golden);
     struct ebb_engine_request request = request_of(&c, cell, &numerics);
+    bool rows = strstr(cell->golden, "qwen3_lora") || strstr(cell->golden, "mistral_lora");
     request.memory.gradient_checkpointing = request.memory.activation_offloading = EBB_FALSE;
+    kit_keep_tables(&request);
     run(&c, cell, &request, &want);
     assert_int_equal(want.bytes_out, 0);
+    assert_false(want.rows);
     for (int i = 0; i < MODES; i++)
         for (int streams = short_torture(); streams < 2; streams++) {
             request = request_of(&c, cell, &numerics);
@@ -188,6 +193,7 @@ static void check_cell(const struct cell *cell)
                      streams ? "own queues" : "one queue");
             expect_same(&want, &got, what);
             if (strstr(modes[i].name, "host")) assert_true(got.bytes_out > 0);
+            assert_true(got.rows == rows);
             free_trace(&got);
         }
     free_trace(&want);
@@ -217,6 +223,15 @@ static void policies_give_the_same_bits_with_norms_on_q_and_k(void **state)
     struct cell full = {"qwen3", EBB_F32, true, 1, 0}, lora = {"qwen3_lora", EBB_BF16, true, 1, 0};
     check_cell(&full);
     check_cell(&lora);
+}
+
+static void policies_give_the_same_bits_with_an_embedding_on_the_host(void **state)
+{
+    (void)state;
+    struct cell packed = {"mistral_lora", EBB_F32, true, 1, 0},
+                alone = {"mistral_lora", EBB_BF16, false, 2, 0};
+    check_cell(&packed);
+    check_cell(&alone);
 }
 
 static void policies_give_the_same_bits_with_dropout(void **state)
@@ -276,11 +291,10 @@ static void full_batch(struct kit_batch *b)
 
 /* The independent witness: memory filled with a pattern, a full batch run, the last changed byte
  * is the prediction, on the device and on the host. */
-static void predicted_bytes_are_the_last_bytes_that_change(void **state)
+static void check_bytes(const char *golden)
 {
     struct kit_case c;
-    (void)state;
-    kit_case_open(&c, "llama3");
+    kit_case_open(&c, golden);
     for (int i = 0; i < MODES; i++) {
         struct ebb_numerics numerics = kit_numerics(EBB_F32);
         struct ebb_engine_request request = kit_request(&c, &numerics);
@@ -307,12 +321,19 @@ static void predicted_bytes_are_the_last_bytes_that_change(void **state)
         }
         expect_last(&on_device, plan->device_bytes, modes[i].name, "device");
         expect_last(&on_host, plan->host_bytes, modes[i].name, "host");
-        assert_true((plan->host_bytes > 0) == (plan->bytes_out > 0));
+        assert_true((plan->host_bytes > 0) == (plan->bytes_in > 0));
         free_witness(&on_device);
         free_witness(&on_host);
         ebb_engine_free(engine);
     }
     kit_case_close(&c);
+}
+
+static void predicted_bytes_are_the_last_bytes_that_change(void **state)
+{
+    (void)state;
+    check_bytes("llama3");
+    check_bytes("mistral_lora"); /* whose embedding's rows lie on the host */
 }
 
 /* Loss and gradients of the case's first micro-batch alone, after whatever ran before. */
@@ -368,11 +389,10 @@ static void what_ran_before_changes_no_bit(void **state)
 }
 
 /* activation_offloading_use_streams: false, the plain mode: one queue, so nothing to order. */
-static void without_streams_everything_runs_on_the_compute_queue(void **state)
+static void check_one_queue(const char *golden)
 {
     struct kit_case c;
-    (void)state;
-    kit_case_open(&c, "llama3_lora");
+    kit_case_open(&c, golden);
     for (int i = 0; i < MODES; i++) {
         struct ebb_numerics numerics = kit_numerics(EBB_F32);
         struct ebb_engine_request request = kit_request(&c, &numerics);
@@ -390,18 +410,24 @@ static void without_streams_everything_runs_on_the_compute_queue(void **state)
             moves += entry->kind != EBB_ENTRY_OP;
         }
         assert_int_equal(ebb_program_edges(program), 0);
-        assert_true((moves > 0) == (plan->bytes_out > 0));
+        assert_true((moves > 0) == (plan->bytes_in > 0));
         ebb_engine_free(engine);
     }
     kit_case_close(&c);
 }
 
+static void without_streams_everything_runs_on_the_compute_queue(void **state)
+{
+    (void)state;
+    check_one_queue("llama3_lora");
+    check_one_queue("mistral_lora");
+}
+
 /* With an edge taken away, the checker refuses the program. */
-static void every_edge_of_a_training_program_is_needed(void **state)
+static void check_edges(const char *golden)
 {
     struct kit_case c;
-    (void)state;
-    kit_case_open(&c, "llama3_lora");
+    kit_case_open(&c, golden);
     for (int i = 0; i < MODES; i++) {
         struct ebb_numerics numerics = kit_numerics(EBB_F32);
         struct ebb_engine_request request = kit_request(&c, &numerics);
@@ -426,6 +452,13 @@ static void every_edge_of_a_training_program_is_needed(void **state)
     kit_case_close(&c);
 }
 
+static void every_edge_of_a_training_program_is_needed(void **state)
+{
+    (void)state;
+    check_edges("llama3_lora");
+    check_edges("mistral_lora");
+}
+
 static void check_own_allocations(const struct cell *cell, const struct mode *mode)
 {
     struct kit_case c;
@@ -433,7 +466,9 @@ static void check_own_allocations(const struct cell *cell, const struct mode *mo
     struct ebb_numerics numerics;
     kit_case_open(&c, cell->golden);
     struct ebb_engine_request request = request_of(&c, cell, &numerics);
+    kit_keep_tables(&request);
     run(&c, cell, &request, &want);
+    request.host_budget = 0;
     request.memory = mode->keys;
     request.memory.rules = mode->rules;
     request.own_allocations = true;
@@ -473,6 +508,7 @@ int main(void)
         cmocka_unit_test(a_smaller_budget_gives_the_same_bits),
         cmocka_unit_test(policies_give_the_same_bits_with_norms_on_q_and_k),
         cmocka_unit_test(policies_give_the_same_bits_with_dropout),
+        cmocka_unit_test(policies_give_the_same_bits_with_an_embedding_on_the_host),
         cmocka_unit_test(policies_give_the_same_bits),
     };
     return cmocka_run_group_tests_name("policies", tests, NULL, NULL);

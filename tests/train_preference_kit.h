@@ -29,6 +29,7 @@ struct cell {
     const struct mode *way; /* NULL: everything is kept */
     int64_t budget;         /* > 0: instead of a way */
     int64_t whole;          /* > 0: bytes to reserve, of which the plan is to use its own only */
+    bool tables;            /* no embedding's rows on the host */
 };
 
 struct bench {
@@ -158,6 +159,7 @@ static inline void set_memory(const struct cell *cell, struct ebb_engine_request
     request->poison = cell->way != NULL && cell->whole == 0;
     request->whole_budget = cell->whole > 0;
     request->device_budget = cell->whole;
+    if (cell->tables) kit_keep_tables(request);
     if (cell->budget == 0) return;
     request->device_budget = cell->budget;
     request->memory.gradient_checkpointing = request->memory.activation_offloading = EBB_AUTO;

@@ -62,6 +62,7 @@ static inline int64_t persistent_end(const struct ebb_engine *engine)
     const struct ebb_plan *plan = ebb_engine_plan(engine);
     int64_t end = 0;
     for (int32_t t = 0; t < ebb_engine_net(engine)->tensor_count; t++) {
+        if (plan->persistent[t].space != EBB_SPACE_DEVICE) continue;
         int64_t own = plan->persistent[t].offset + plan->persistent[t].bytes;
         end = own > end ? own : end;
     }

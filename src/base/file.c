@@ -109,6 +109,13 @@ void ebb_map_close(struct ebb_map *map)
     *map = (struct ebb_map){0};
 }
 
+void ebb_map_read_ahead(const void *data, size_t bytes)
+{
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), at = (uintptr_t)data;
+    if (bytes > 0)
+        (void)madvise((void *)(at / page * page), (size_t)(at % page) + bytes, MADV_WILLNEED);
+}
+
 bool ebb_file_exists(const char *path)
 {
     struct stat info;

@@ -18,6 +18,8 @@ struct ebb_map {
 /* Fails with EBB_IO and the path in the text; a missing file says so. */
 enum ebb_status ebb_map_open(struct ebb_ctx *ctx, const char *path, struct ebb_map *map);
 void ebb_map_close(struct ebb_map *map);
+/* Asks the system to read these bytes of a mapped file ahead. It may not: nothing depends on it. */
+void ebb_map_read_ahead(const void *data, size_t bytes);
 
 bool ebb_file_exists(const char *path);
 bool ebb_dir_exists(const char *path);

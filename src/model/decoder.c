@@ -19,8 +19,9 @@ static bool is_teacher(const struct ebb_decoder *d)
 }
 
 /* Adds a persistent tensor; its index by pointer. */
-static enum ebb_status add_tensor(struct ebb_decoder *d, enum ebb_kind kind, int64_t bytes,
-                                  const char *name, int32_t *tensor)
+static enum ebb_status add_tensor_in(struct ebb_decoder *d, enum ebb_space space,
+                                     enum ebb_kind kind, int64_t bytes, const char *name,
+                                     int32_t *tensor)
 {
     struct ebb_net *net = d->owner;
     struct ebb_decoder *owner = self_of(net);
@@ -39,7 +40,7 @@ static enum ebb_status add_tensor(struct ebb_decoder *d, enum ebb_kind kind, int
     struct ebb_tensor *t = &net->tensors[net->tensor_count];
     memset(t, 0, sizeof *t);
     snprintf(t->name, sizeof t->name, "%s%s", is_teacher(d) ? "teacher." : "", name);
-    t->space = EBB_SPACE_DEVICE;
+    t->space = space;
     t->persistent = true;
     t->bytes = bytes;
     t->offset = -1;
@@ -47,6 +48,12 @@ static enum ebb_status add_tensor(struct ebb_decoder *d, enum ebb_kind kind, int
         (uint8_t)(is_teacher(d) && kind == EBB_KIND_WEIGHTS ? EBB_KIND_TEACHER : kind);
     *tensor = net->tensor_count++;
     return EBB_OK;
+}
+
+static enum ebb_status add_tensor(struct ebb_decoder *d, enum ebb_kind kind, int64_t bytes,
+                                  const char *name, int32_t *tensor)
+{
+    return add_tensor_in(d, EBB_SPACE_DEVICE, kind, bytes, name, tensor);
 }
 
 static enum ebb_status add_state(struct ebb_decoder *d, enum ebb_kind kind,
@@ -93,9 +100,14 @@ static enum ebb_status add_param(struct ebb_decoder *d, const char *name, struct
     return EBB_OK;
 }
 
+static bool trains_all(const struct ebb_decoder_options *options)
+{
+    return options->train && !options->adapter;
+}
+
 static bool trains_weights(const struct ebb_decoder *d)
 {
-    return d->options.train && !d->options.adapter;
+    return trains_all(&d->options);
 }
 
 static enum ebb_status add_vector(struct ebb_decoder *d, const char *name, int64_t n,
@@ -232,12 +244,48 @@ static enum ebb_status add_table(struct ebb_decoder *d, const char *name, int32_
                      false, true, param);
 }
 
+static int64_t capacity_tokens(const struct ebb_decoder_options *options)
+{
+    return options->capacity.tokens > 0 ? options->capacity.tokens : 1;
+}
+
+static int64_t rows_bytes(const struct ebb_model_config *config,
+                          const struct ebb_decoder_options *options)
+{
+    return capacity_tokens(options) * config->width * ebb_dtype_bytes(options->storage);
+}
+
+/* Whether an embedding's table may stay away from the device. */
+static bool may_use_rows(const struct ebb_model_config *config, bool trained)
+{
+    return !config->tied && !trained;
+}
+
+int64_t ebb_decoder_host_rows_bytes(const struct ebb_model_config *config,
+                                    const struct ebb_decoder_options *options)
+{
+    int64_t bytes = 0;
+    if (may_use_rows(config, trains_all(options))) bytes += rows_bytes(config, options);
+    if (options->teacher && may_use_rows(options->teacher, false))
+        bytes += rows_bytes(options->teacher, options);
+    return bytes;
+}
+
+static enum ebb_status add_embed(struct ebb_decoder *d)
+{
+    d->embed = d->rows = d->embed_param = -1;
+    if (!d->options.host_rows || !may_use_rows(d->config, trains_weights(d)))
+        return add_table(d, "embed", &d->embed, &d->embed_param);
+    return add_tensor_in(d, EBB_SPACE_HOST, EBB_KIND_INPUTS, rows_bytes(d->config, &d->options),
+                         "embed rows", &d->rows);
+}
+
 static enum ebb_status add_inputs(struct ebb_decoder *d)
 {
     const struct ebb_capacity *capacity = &d->options.capacity;
     const struct ebb_objective *objective = &d->options.objective;
     struct ebb_net_inputs *in = &d->net.inputs;
-    int64_t tokens = capacity->tokens > 0 ? capacity->tokens : 1;
+    int64_t tokens = capacity_tokens(&d->options);
     EBB_TRY(add_tensor(d, EBB_KIND_INPUTS, tokens * 4, "ids", &in->ids));
     EBB_TRY(add_tensor(d, EBB_KIND_INPUTS, tokens * 4, "targets", &in->targets));
     EBB_TRY(add_tensor(d, EBB_KIND_INPUTS, tokens * 4, "positions", &in->positions));
@@ -381,7 +429,7 @@ static enum ebb_status fill_net(struct ebb_decoder *d)
     d->layers =
         (struct ebb_decoder_layer *)ebb_mem_alloc(d->ctx, (size_t)c->layers * sizeof *d->layers);
     if (!d->layers) return EBB_NO_MEMORY;
-    EBB_TRY(add_table(d, "embed", &d->embed, &d->embed_param));
+    EBB_TRY(add_embed(d));
     for (int layer = 0; layer < (int)c->layers; layer++) EBB_TRY(add_layer(d, layer));
     EBB_TRY(add_vector(d, "final_norm", c->width, &d->final_norm));
     if (c->tied) {
@@ -436,7 +484,8 @@ enum ebb_status ebb_decoder_create(struct ebb_ctx *ctx, const struct ebb_model_c
                                    const struct ebb_decoder_options *options, struct ebb_net **net)
 {
     const struct ebb_decoder_options frozen = {.storage = options->storage,
-                                               .capacity = options->capacity};
+                                               .capacity = options->capacity,
+                                               .host_rows = options->host_rows};
     struct ebb_decoder *d;
     *net = NULL;
     EBB_TRY(create(ctx, config, weights, options, NULL, &d));
@@ -495,6 +544,11 @@ int32_t ebb_decoder_rope_tensor(const struct ebb_net *net, int64_t *rows)
 {
     *rows = self_of(net)->rope_rows;
     return self_of(net)->rope;
+}
+
+int32_t ebb_decoder_rows_tensor(const struct ebb_net *net)
+{
+    return self_of(net)->rows;
 }
 
 const struct ebb_net *ebb_decoder_teacher(const struct ebb_net *net)

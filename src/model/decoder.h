@@ -21,6 +21,11 @@
  * so that one product gives base plus adapter, and one both input gradients. The gradients of A
  * and B are products with the same tails: dB = dy^T (s x A^T), dA = (s dy B)^T x. Under dropout a
  * part's share of dx is masked, so it is added by itself.
+ *
+ * Training reads few rows of the input embedding, and where it is neither trained nor the head it
+ * need not stand on the device: with `host_rows` a model has a host tensor of one row a token
+ * instead, which is filled before each run, and programs begin by moving it in. Those rows are
+ * layer 0's input, so that slot never has to leave or to be made again: it comes in once more.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef EBB_DECODER_H
 #define EBB_DECODER_H
@@ -43,11 +48,16 @@ struct ebb_decoder_options {
     double momentum;
     struct ebb_capacity capacity;
     struct ebb_objective objective;
+    bool host_rows; /* input embeddings that may do without their table on the device do */
     /* The second model's (a teacher, or a reference), borrowed; else NULL. Its tensors are the
      * net's too, frozen and in the same storage type. */
     const struct ebb_model_config *teacher;
     const struct ebb_weight_list *teacher_weights;
 };
+
+/* Host memory that `host_rows` takes, of both models; 0: neither has such an embedding. */
+int64_t ebb_decoder_host_rows_bytes(const struct ebb_model_config *config,
+                                    const struct ebb_decoder_options *options);
 
 /* config, weights and adapter are borrowed and must outlive the net. The caller frees. */
 enum ebb_status ebb_decoder_create(struct ebb_ctx *ctx, const struct ebb_model_config *config,
@@ -55,7 +65,8 @@ enum ebb_status ebb_decoder_create(struct ebb_ctx *ctx, const struct ebb_model_c
                                    const struct ebb_decoder_options *options, struct ebb_net **net);
 void ebb_decoder_free(struct ebb_ctx *ctx, struct ebb_net *net); /* accepts NULL */
 
-/* Where a file's weight lies in the net's persistent tensors: [rows, cols] of it. */
+/* Where a file's weight lies in the net's persistent tensors: [rows, cols] of it. Tensor -1, shape
+ * and type set all the same: in none, as programs read its rows from ebb_decoder_rows_tensor. */
 struct ebb_view ebb_decoder_weight(const struct ebb_net *net, int64_t weight);
 /* The parameter that trains it and the first row (vectors: column) of it there; NULL if it is
  * frozen. */
@@ -67,8 +78,11 @@ struct ebb_view ebb_decoder_adapter_view(const struct ebb_net *net, int64_t weig
 const struct ebb_param *ebb_decoder_adapter(const struct ebb_net *net, int64_t weight, char which);
 /* Rotary table [rows, D] fp32, to be filled with ebb_rope_table before the first run; -1 never. */
 int32_t ebb_decoder_rope_tensor(const struct ebb_net *net, int64_t *rows);
-/* The teacher's part of the net, for ebb_decoder_weight and ebb_decoder_rope_tensor: its indices
- * are into the net's tensors. NULL: none. */
+/* Host tensor [capacity tokens, C] in the storage type, to be filled before each run with the
+ * embedding's rows of the run's tokens, one behind the other; -1: the table is on the device. */
+int32_t ebb_decoder_rows_tensor(const struct ebb_net *net);
+/* The teacher's part of the net, for ebb_decoder_weight and the two tensors above: its indices are
+ * into the net's tensors. NULL: none. */
 const struct ebb_net *ebb_decoder_teacher(const struct ebb_net *net);
 /* Logits [1, V] fp32 that the decode program leaves; tensor index in that program, set when it
  * was emitted. */

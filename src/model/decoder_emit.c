@@ -386,8 +386,10 @@ static enum ebb_status make_next(struct ebb_emitter *e, int64_t layer, const str
 
 /* ---- forward ---- */
 
+/* Layer 0's input: the table's rows, or those that stand in host memory. */
 static enum ebb_status embed(struct ebb_emitter *e, const struct ebb_matrix *x, bool forward)
 {
+    if (e->d->rows >= 0) return ebb_saved_in(e->b, &e->at[0].slot[EBB_DECODER_X], x, -1);
     for (int64_t t = 0; t < e->tiles; t++) {
         struct ebb_embed_forward args = {.ids = ebb_emit_input(e->d->net.inputs.ids,
                                                                e->b->capacity.tokens),
@@ -794,6 +796,10 @@ static enum ebb_status open(struct ebb_build *build, const struct ebb_decoder *d
         ebb_saved_clear(&e->at[layer].lse);
         e->at[layer].qk.tensor = -1;
     }
+    /* What is home before the run needs no move out, whatever the policy. */
+    if (d->rows >= 0)
+        e->at[0].slot[EBB_DECODER_X].host =
+            (struct ebb_matrix){.tensor = d->rows, .dtype = e->storage, .cols = e->c->width};
     return EBB_OK;
 }
 

@@ -72,7 +72,8 @@ struct ebb_decoder {
     int64_t rank_cols; /* their rank, up to a multiple of 8: rows of 16 bytes */
     int64_t qkv_cols, qk_cols, o_cols;
     struct ebb_decoder_layer *layers;
-    int32_t embed, head; /* persistent tensors; head == embed where tied */
+    int32_t embed, head; /* persistent tensors; head == embed where tied; embed -1: rows */
+    int32_t rows;        /* persistent host tensor of the embedding's rows; -1: embed has them */
     int32_t embed_param, head_param;
     struct ebb_decoder_vector final_norm;
     int32_t rope;

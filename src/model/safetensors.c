@@ -509,21 +509,45 @@ static void row_to_bf16(const unsigned char *from, enum ebb_dtype dtype, int64_t
     }
 }
 
-void ebb_tensor_copy_rows(const struct ebb_tensor_info *info, int64_t row0, int64_t rows,
-                          int64_t cols, void *out, enum ebb_dtype dtype, int64_t stride)
+/* Row `row` of `cols` elements, in `dtype`. */
+static void copy_row(const struct ebb_tensor_info *info, int64_t row, int64_t cols, void *out,
+                     enum ebb_dtype dtype)
+{
+    const unsigned char *from =
+        (const unsigned char *)info->data + row * cols * ebb_dtype_bytes(info->dtype);
+    if (dtype == EBB_F32)
+        row_to_f32(from, info->dtype, cols, (float *)out);
+    else
+        row_to_bf16(from, info->dtype, cols, (uint16_t *)out);
+}
+
+static void check_rows(const struct ebb_tensor_info *info, int64_t row0, int64_t rows, int64_t cols,
+                       enum ebb_dtype dtype)
 {
     EBB_ASSERT(dtype == EBB_F32 || dtype == EBB_BF16);
     EBB_ASSERT(info->dtype == EBB_F32 || info->dtype == EBB_BF16 || info->dtype == EBB_F16);
-    int64_t row_bytes = cols * ebb_dtype_bytes(info->dtype);
-    EBB_ASSERT(row0 >= 0 && (row0 + rows) * row_bytes <= info->bytes && stride >= cols);
-    const unsigned char *from = (const unsigned char *)info->data + row0 * row_bytes;
+    EBB_ASSERT(row0 >= 0 && (row0 + rows) * cols * ebb_dtype_bytes(info->dtype) <= info->bytes);
+}
+
+void ebb_tensor_copy_rows(const struct ebb_tensor_info *info, int64_t row0, int64_t rows,
+                          int64_t cols, void *out, enum ebb_dtype dtype, int64_t stride)
+{
+    int64_t out_bytes = stride * ebb_dtype_bytes(dtype);
+    check_rows(info, row0, rows, cols, dtype);
+    EBB_ASSERT(stride >= cols);
 #pragma omp parallel for schedule(static) if (rows * cols > 65536)
-    for (int64_t r = 0; r < rows; r++) {
-        if (dtype == EBB_F32)
-            row_to_f32(from + r * row_bytes, info->dtype, cols, (float *)out + r * stride);
-        else
-            row_to_bf16(from + r * row_bytes, info->dtype, cols, (uint16_t *)out + r * stride);
-    }
+    for (int64_t r = 0; r < rows; r++)
+        copy_row(info, row0 + r, cols, (char *)out + r * out_bytes, dtype);
+}
+
+void ebb_tensor_gather_rows(const struct ebb_tensor_info *info, const int32_t *ids, int64_t count,
+                            int64_t cols, void *out, enum ebb_dtype dtype)
+{
+    int64_t out_bytes = cols * ebb_dtype_bytes(dtype);
+    for (int64_t i = 0; i < count; i++) check_rows(info, ids[i], 1, cols, dtype);
+#pragma omp parallel for schedule(static) if (count * cols > 65536)
+    for (int64_t i = 0; i < count; i++)
+        copy_row(info, ids[i], cols, (char *)out + i * out_bytes, dtype);
 }
 
 void ebb_tensor_copy(const struct ebb_tensor_info *info, int64_t rows, int64_t cols, void *out,

@@ -51,6 +51,9 @@ void ebb_tensor_copy(const struct ebb_tensor_info *info, int64_t rows, int64_t c
 /* The same for rows [row0, row0 + rows), row0 counted in rows of `cols` elements. */
 void ebb_tensor_copy_rows(const struct ebb_tensor_info *info, int64_t row0, int64_t rows,
                           int64_t cols, void *out, enum ebb_dtype dtype, int64_t stride);
+/* The same for rows ids[0 .. count - 1], each within the tensor, one behind the other. */
+void ebb_tensor_gather_rows(const struct ebb_tensor_info *info, const int32_t *ids, int64_t count,
+                            int64_t cols, void *out, enum ebb_dtype dtype);
 
 /* ---- writing ---- */
 

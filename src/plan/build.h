@@ -100,7 +100,7 @@ enum ebb_status ebb_build_new_scratch(struct ebb_build *build);
 struct ebb_saved {
     struct ebb_matrix device; /* tensor -1: not on the device now */
     struct ebb_matrix host;   /* tensor -1: has no home */
-    int32_t object;
+    int32_t object;           /* -1: none, the home is a persistent tensor, filled before the run */
 };
 void ebb_saved_clear(struct ebb_saved *saved);
 /* Appends the move of tile t's rows (t < 0: all rows) from `from` to the slot's home, which is

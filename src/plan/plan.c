@@ -11,16 +11,17 @@ static int64_t align_up(int64_t bytes)
     return (bytes + EBB_ALIGN_BYTES - 1) / EBB_ALIGN_BYTES * EBB_ALIGN_BYTES;
 }
 
-/* Lays the net's tensors out one after the other; returns where the transient region starts. */
-static int64_t lay_persistent(const struct ebb_net *net, struct ebb_tensor *tensors)
+/* Lays the net's tensors out in each space, one after the other; `start`: where its transient
+ * region begins. */
+static void lay_persistent(const struct ebb_net *net, struct ebb_tensor *tensors,
+                           int64_t start[EBB_SPACE_COUNT])
 {
-    int64_t end = 0;
+    memset(start, 0, EBB_SPACE_COUNT * sizeof *start);
     for (int32_t i = 0; i < net->tensor_count; i++) {
         tensors[i] = net->tensors[i];
-        tensors[i].offset = end;
-        end = align_up(end + tensors[i].bytes);
+        tensors[i].offset = start[tensors[i].space];
+        start[tensors[i].space] = align_up(tensors[i].offset + tensors[i].bytes);
     }
-    return end;
 }
 
 /* ---- the update program ---- */
@@ -138,39 +139,45 @@ static enum ebb_status write_program(struct ebb_ctx *ctx, const struct ebb_plan 
 
 /* Makes, lays out and orders one program of the plan. */
 static enum ebb_status make_program(struct ebb_ctx *ctx, struct ebb_plan *plan,
-                                    enum ebb_program_kind kind, int64_t transient, int prefetch,
+                                    enum ebb_program_kind kind,
+                                    const int64_t start[EBB_SPACE_COUNT], int prefetch,
                                     int64_t *saved_bytes)
 {
     const struct ebb_net *net = plan->request.net;
     struct ebb_program **program = &plan->programs[kind];
-    int64_t start[EBB_SPACE_COUNT] = {transient, 0};
     EBB_TRY(ebb_program_create(ctx, ebb_program_kind_name(kind), plan->persistent,
                                net->tensor_count, program));
     EBB_TRY(write_program(ctx, plan, kind, prefetch, *program, saved_bytes));
     return ebb_program_layout(*program, start, plan->request.apart);
 }
 
+/* End of the highest range of any program, or of a persistent tensor: those that no program touches
+ * live there all the same. */
+static int64_t end_of(const struct ebb_plan *plan, enum ebb_space space)
+{
+    int64_t end = 0;
+    for (int i = 0; i < EBB_PROGRAM_COUNT; i++) {
+        int64_t own = plan->programs[i] ? ebb_program_end(plan->programs[i], space) : 0;
+        if (own > end) end = own;
+    }
+    for (int32_t i = 0; i < plan->request.net->tensor_count; i++) {
+        const struct ebb_tensor *tensor = &plan->persistent[i];
+        if (tensor->space == space && tensor->offset + tensor->bytes > end)
+            end = tensor->offset + tensor->bytes;
+    }
+    return end;
+}
+
 static void count_bytes(struct ebb_plan *plan, int64_t transient, int64_t saved_bytes)
 {
     const struct ebb_net *net = plan->request.net;
-    int64_t device = 0, host = 0, named = 0;
-    for (int i = 0; i < EBB_PROGRAM_COUNT; i++) {
-        if (!plan->programs[i]) continue;
-        int64_t end = ebb_program_end(plan->programs[i], EBB_SPACE_DEVICE);
-        int64_t host_end = ebb_program_end(plan->programs[i], EBB_SPACE_HOST);
-        device = end > device ? end : device;
-        host = host_end > host ? host_end : host;
-    }
-    /* Persistent tensors that no program touches still live there. */
-    if (net->tensor_count > 0) {
-        const struct ebb_tensor *last = &plan->persistent[net->tensor_count - 1];
-        if (last->offset + last->bytes > device) device = last->offset + last->bytes;
-    }
+    int64_t device = end_of(plan, EBB_SPACE_DEVICE), named = 0;
     plan->device_bytes = device;
-    plan->host_bytes = host;
+    plan->host_bytes = end_of(plan, EBB_SPACE_HOST);
     memset(plan->kind_bytes, 0, sizeof plan->kind_bytes);
     for (int32_t i = 0; i < net->tensor_count; i++)
-        plan->kind_bytes[net->kinds[i]] += net->tensors[i].bytes;
+        if (net->tensors[i].space == EBB_SPACE_DEVICE)
+            plan->kind_bytes[net->kinds[i]] += net->tensors[i].bytes;
     plan->kind_bytes[EBB_KIND_SAVED] = saved_bytes <= device - transient ? saved_bytes : 0;
     for (int i = 0; i < EBB_KIND_WORKING; i++) named += plan->kind_bytes[i];
     plan->kind_bytes[EBB_KIND_WORKING] = device - named;
@@ -197,13 +204,14 @@ static void drop_programs(struct ebb_plan *plan)
 static enum ebb_status make_programs(struct ebb_ctx *ctx, struct ebb_plan *plan, int prefetch)
 {
     const struct ebb_plan_request *request = &plan->request;
-    int64_t transient = lay_persistent(request->net, plan->persistent), saved_bytes = 0, other = 0;
+    int64_t start[EBB_SPACE_COUNT], saved_bytes = 0, other = 0;
+    lay_persistent(request->net, plan->persistent, start);
     drop_programs(plan);
     for (int i = 0; i < EBB_PROGRAM_COUNT; i++)
         if (request->programs[i])
-            EBB_TRY(make_program(ctx, plan, (enum ebb_program_kind)i, transient, prefetch,
+            EBB_TRY(make_program(ctx, plan, (enum ebb_program_kind)i, start, prefetch,
                                  i == EBB_PROGRAM_TRAIN ? &saved_bytes : &other));
-    count_bytes(plan, transient, saved_bytes);
+    count_bytes(plan, start[EBB_SPACE_DEVICE], saved_bytes);
     plan->bytes_out = plan->bytes_in = 0;
     if (plan->programs[EBB_PROGRAM_TRAIN])
         ebb_program_traffic(plan->programs[EBB_PROGRAM_TRAIN], &plan->bytes_out, &plan->bytes_in);

@@ -1,9 +1,10 @@
 /* A plan: where everything lives, for a whole run, decided before it starts.
  *
  * A persistent region (the network's tensors, at the start of device memory), one transient
- * region behind it that all programs share (one runs at a time), and a host region for what
- * moves out. Its sizes are a prediction that the run must meet to the byte: the device and the
- * host space are reserved at exactly these sizes.
+ * region behind it that all programs share (one runs at a time), and the same in host memory: the
+ * few tensors of the network that live there, and behind them what moves out. Its sizes are a
+ * prediction that the run must meet to the byte: the device and the host space are reserved at
+ * exactly these sizes.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef EBB_PLAN_H
 #define EBB_PLAN_H
@@ -47,8 +48,8 @@ struct ebb_plan {
     int64_t device_bytes; /* end of the highest range that any program uses */
     int64_t total_bytes;  /* device_bytes and the overhead: what a budget is compared with */
     int64_t host_bytes;
-    int64_t kind_bytes[EBB_KIND_COUNT]; /* sum == device_bytes; gaps of alignment count as working
-                                           set */
+    int64_t kind_bytes[EBB_KIND_COUNT]; /* of device memory: sum == device_bytes; gaps of alignment
+                                           count as working set */
     int64_t bytes_out, bytes_in;        /* moved by one train program at capacity */
     bool fits;                          /* within both budgets */
 };

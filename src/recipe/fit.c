@@ -171,7 +171,7 @@ enum ebb_status ebb_fit_table(const struct ebb_setup *setup, const struct ebb_en
     EBB_TRY(add_size(ctx, out, "host memory", plan->host_bytes));
     EBB_TRY(ebb_str_addf(ctx, out, "\nmoved in each micro-batch\n"));
     EBB_TRY(add_size(ctx, out, "  to the host", plan->bytes_out));
-    EBB_TRY(add_size(ctx, out, "  back", plan->bytes_in));
+    EBB_TRY(add_size(ctx, out, "  from the host", plan->bytes_in));
     EBB_TRY(ebb_str_addf(ctx, out, "\n"));
     return add_verdict(setup, plan, out);
 }

@@ -328,7 +328,13 @@ static void say_plan(const struct ebb_setup *setup, const struct ebb_plan *plan)
     char moves[128] = "", beside[96] = "";
     int64_t overhead = plan->request.overhead_bytes;
     ebb_text_bytes(setup->request.device_budget, budget, sizeof budget);
-    if (plan->bytes_out > 0 || plan->bytes_in > 0)
+    if (plan->bytes_out == 0 && plan->bytes_in > 0)
+        snprintf(moves, sizeof moves,
+                 "; %s of the embedding's rows from the host in each micro-batch, %s of host "
+                 "memory",
+                 ebb_text_bytes(plan->bytes_in, in, sizeof in),
+                 ebb_text_bytes(plan->host_bytes, host, sizeof host));
+    else if (plan->bytes_out > 0)
         snprintf(moves, sizeof moves, "; %s out and %s back in each micro-batch, %s of host memory",
                  ebb_text_bytes(plan->bytes_out, out, sizeof out),
                  ebb_text_bytes(plan->bytes_in, in, sizeof in),

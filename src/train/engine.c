@@ -34,7 +34,9 @@ static enum ebb_status load_teacher_config(struct ebb_engine *engine)
     return ebb_weight_list_create(engine->ctx, engine->teacher, &engine->teacher_weights);
 }
 
-static enum ebb_status create_net(struct ebb_engine *engine)
+/* `rows`: tables of input embeddings may stay in their files. *used: whether one does. */
+static enum ebb_status create_net(struct ebb_engine *engine, bool rows, struct ebb_net **net,
+                                  bool *used)
 {
     const struct ebb_engine_request *request = &engine->request;
     struct ebb_decoder_options options = {.storage = request->storage,
@@ -47,8 +49,10 @@ static enum ebb_status create_net(struct ebb_engine *engine)
                                           .teacher = engine->teacher,
                                           .teacher_weights = &engine->teacher_weights};
     if (engine->adapter_config.rank > 0) options.adapter = &engine->adapter_config;
-    return ebb_decoder_create(engine->ctx, engine->config, &engine->weights, &options,
-                              &engine->net);
+    int64_t bytes = ebb_decoder_host_rows_bytes(engine->config, &options);
+    options.host_rows = *used =
+        rows && bytes > 0 && (request->host_budget == 0 || bytes <= request->host_budget);
+    return ebb_decoder_create(engine->ctx, engine->config, &engine->weights, &options, net);
 }
 
 /* Another version of a library computes with other bits. */
@@ -180,10 +184,13 @@ static enum ebb_status settle_numerics(struct ebb_engine *engine, struct ebb_num
     return EBB_OK;
 }
 
-static enum ebb_status create_plan(struct ebb_engine *engine)
+static enum ebb_status create_plan(struct ebb_engine *engine, const struct ebb_net *net,
+                                   const struct ebb_numerics *numerics, struct ebb_plan **made)
 {
     const struct ebb_engine_request *request = &engine->request;
-    struct ebb_plan_request plan = {.net = engine->net,
+    struct ebb_plan_request plan = {.net = net,
+                                    .numerics = *numerics,
+                                    .matmul = engine->libs.matmul,
                                     .capacity = request->capacity,
                                     .memory = request->memory,
                                     .optimizer = request->optimizer,
@@ -194,12 +201,43 @@ static enum ebb_status create_plan(struct ebb_engine *engine)
                                     .poison = request->poison,
                                     .apart = request->apart,
                                     .one_buffer = request->one_buffer};
-    EBB_TRY(settle_numerics(engine, &plan.numerics));
-    plan.matmul = engine->libs.matmul;
     plan.programs[EBB_PROGRAM_TRAIN] = plan.programs[EBB_PROGRAM_UPDATE] = request->train;
     plan.programs[EBB_PROGRAM_EVAL] = request->evaluate;
     plan.programs[EBB_PROGRAM_DECODE] = request->decode;
-    return ebb_plan_create(engine->ctx, &plan, &engine->plan);
+    return ebb_plan_create(engine->ctx, &plan, made);
+}
+
+/* Rows of embeddings take host memory. Where a run would fit but for that, their tables stand on
+ * the device. */
+static enum ebb_status try_tables(struct ebb_engine *engine, const struct ebb_numerics *numerics)
+{
+    struct ebb_net *net = NULL;
+    struct ebb_plan *plan = NULL;
+    bool used;
+    EBB_TRY(create_net(engine, false, &net, &used));
+    enum ebb_status status = create_plan(engine, net, numerics, &plan);
+    if (status == EBB_OK && plan->fits) {
+        struct ebb_net *other_net = engine->net;
+        struct ebb_plan *other_plan = engine->plan;
+        engine->net = net;
+        engine->plan = plan;
+        net = other_net;
+        plan = other_plan;
+    }
+    ebb_plan_free(engine->ctx, plan);
+    ebb_decoder_free(engine->ctx, net);
+    return status;
+}
+
+static enum ebb_status create_net_and_plan(struct ebb_engine *engine)
+{
+    struct ebb_numerics numerics;
+    bool rows;
+    EBB_TRY(create_net(engine, true, &engine->net, &rows));
+    EBB_TRY(settle_numerics(engine, &numerics));
+    EBB_TRY(create_plan(engine, engine->net, &numerics, &engine->plan));
+    if (engine->plan->fits || !rows || engine->request.host_budget == 0) return EBB_OK;
+    return try_tables(engine, &numerics);
 }
 
 enum ebb_status ebb_engine_create(struct ebb_ctx *ctx, const struct ebb_engine_request *request,
@@ -214,8 +252,7 @@ enum ebb_status ebb_engine_create(struct ebb_ctx *ctx, const struct ebb_engine_r
     if (status == EBB_OK) status = ebb_weight_list_create(ctx, engine->config, &engine->weights);
     if (status == EBB_OK) status = load_adapter_config(engine);
     if (status == EBB_OK) status = load_teacher_config(engine);
-    if (status == EBB_OK) status = create_net(engine);
-    if (status == EBB_OK) status = create_plan(engine);
+    if (status == EBB_OK) status = create_net_and_plan(engine);
     if (status != EBB_OK) {
         ebb_engine_free(engine);
         return status;
@@ -232,6 +269,7 @@ void ebb_engine_free(struct ebb_engine *engine)
     for (int i = EBB_PROGRAM_COUNT - 1; i >= 0; i--)
         if (engine->executors[i] != engine->first) ebb_executor_free(engine->executors[i]);
     ebb_executor_free(engine->first);
+    ebb_engine_close_tables(engine);
     ebb_device_free(engine->device);
     ebb_profile_free(engine->profile);
     ebb_mem_free(ctx, engine->logits);
@@ -404,24 +442,6 @@ enum ebb_status ebb_engine_run(struct ebb_engine *engine, enum ebb_program_kind 
     return ebb_device_copy(engine->device, &engine->sums, sums, sizeof engine->sums);
 }
 
-/* What a GPU's kernels cannot refuse. */
-static enum ebb_status check_ids(struct ebb_engine *engine, const int32_t *ids, int64_t count)
-{
-    int64_t vocab = engine->config->vocab;
-    const char *whose = "";
-    if (engine->teacher && engine->teacher->vocab < vocab) {
-        vocab = engine->teacher->vocab;
-        whose = ebb_objective_prefers(&engine->request.objective) ? "reference's " : "teacher's ";
-    }
-    for (int64_t i = 0; i < count; i++)
-        if (ids[i] < 0 || ids[i] >= vocab)
-            return EBB_FAIL(engine->ctx, EBB_FAILED,
-                            "token %lld has id %ld, the %sembedding has %lld rows: the data was "
-                            "made with another model's tokenizer",
-                            (long long)i, (long)ids[i], whose, (long long)vocab);
-    return EBB_OK;
-}
-
 enum ebb_status ebb_engine_micro(struct ebb_engine *engine, enum ebb_program_kind kind,
                                  const struct ebb_batch *batch, uint64_t step, uint32_t micro)
 {
@@ -437,9 +457,7 @@ enum ebb_status ebb_engine_micro(struct ebb_engine *engine, enum ebb_program_kin
                         (long long)capacity->tokens, (long long)capacity->docs,
                         (long long)capacity->doc_tokens);
     if (batch->tokens == 0) return EBB_OK;
-    if (engine->request.backend != EBB_BACKEND_CPU)
-        EBB_TRY(check_ids(engine, batch->ids, batch->tokens));
-    EBB_TRY(put(engine, in->ids, batch->ids, batch->tokens));
+    EBB_TRY(ebb_engine_put_ids(engine, batch->ids, batch->tokens, true));
     EBB_TRY(put(engine, in->targets, batch->targets, batch->tokens));
     EBB_TRY(put(engine, in->positions, batch->positions, batch->tokens));
     EBB_TRY(put(engine, in->doc_starts, batch->doc_starts, batch->docs + 1));
@@ -543,8 +561,7 @@ enum ebb_status ebb_engine_decode(struct ebb_engine *engine, const int32_t *ids,
     for (int64_t at = 0; at < count; at += tile) {
         int64_t n = count - at < tile ? count - at : tile;
         int32_t last = (int32_t)(n - 1);
-        if (engine->request.backend != EBB_BACKEND_CPU) EBB_TRY(check_ids(engine, ids + at, n));
-        EBB_TRY(put(engine, in->ids, ids + at, n));
+        EBB_TRY(ebb_engine_put_ids(engine, ids + at, n, false));
         EBB_TRY(put(engine, in->label_rows, &last, 1));
         engine->step.tokens = n;
         engine->step.docs = 1;

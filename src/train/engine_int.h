@@ -11,6 +11,13 @@
 extern "C" {
 #endif
 
+/* The file that an input embedding's rows are read from, where its table is not on the device. */
+struct ebb_engine_table {
+    struct ebb_safetensors *set; /* owned; NULL: the table is on the device */
+    const struct ebb_tensor_info *info;
+    int64_t cols;
+};
+
 struct ebb_engine {
     struct ebb_ctx *ctx;
     struct ebb_engine_request request;
@@ -21,6 +28,7 @@ struct ebb_engine {
     struct ebb_adapter_config adapter_config; /* rank 0: none */
     bool owns_adapter;                        /* loaded from adapter_dir, to be cleared */
     struct ebb_net *net;
+    struct ebb_engine_table embed, teacher_embed;
     struct ebb_op_libs libs; /* owned */
     struct ebb_plan *plan;
     struct ebb_device *device;
@@ -79,6 +87,26 @@ enum ebb_status ebb_engine_write_moment(struct ebb_engine *engine, const struct 
                                         const float *value);
 
 enum ebb_status ebb_engine_load_weights(struct ebb_engine *engine);
+
+/* ---- engine_table.c: input embeddings that stay in their files ---- */
+
+/* Keeps the file of a weight that lies in no tensor open. `net` is the engine's, or its teacher's
+ * part. */
+enum ebb_status ebb_engine_open_table(struct ebb_engine *engine, const struct ebb_net *net,
+                                      const struct ebb_weight *weight, const char *path);
+void ebb_engine_close_tables(struct ebb_engine *engine);
+/* A run's tokens: their ids and, where tables are not on the device, their rows. `second`: the
+ * second model, if there is one, runs too. An id that is no row is EBB_FAILED. */
+enum ebb_status ebb_engine_put_ids(struct ebb_engine *engine, const int32_t *ids, int64_t count,
+                                   bool second);
+/* Rows of `count` tokens as zeros: before there are tables. */
+void ebb_engine_clear_rows(struct ebb_engine *engine, int64_t count);
+/* Rows [row0, row0 + rows) of a weight in the type that it is kept in, wherever it lies. */
+enum ebb_status ebb_engine_get_weight(const struct ebb_engine *engine, const struct ebb_net *net,
+                                      int64_t weight, int64_t row0, int64_t rows, void *out);
+/* Rows of the model's own table as fp32, with the storage type's rounding. */
+void ebb_engine_get_table_values(const struct ebb_engine *engine, int64_t row0, int64_t rows,
+                                 float *value);
 
 #ifdef __cplusplus
 }

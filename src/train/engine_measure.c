@@ -25,6 +25,7 @@ static enum ebb_status put_inputs(struct ebb_engine *engine, int64_t tokens)
     engine->step.learning_rate = 0;
     engine->step.total_weight = 1;
     engine->step.bias1 = engine->step.bias2 = 1;
+    ebb_engine_clear_rows(engine, docs * half);
     return ebb_device_copy(engine->device,
                            ebb_engine_tensor(engine, engine->net->inputs.doc_starts),
                            engine->doc_starts, (docs + 1) * (int64_t)sizeof *engine->doc_starts);

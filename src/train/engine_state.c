@@ -38,6 +38,7 @@ static enum ebb_status load_weight(struct ebb_engine *engine, const struct ebb_n
         ebb_safetensors_want(engine->ctx, set, weight->name, weight->rows, weight->cols, &in.info));
     const struct ebb_param *param = ebb_decoder_param(net, index, &in.row0);
     in.view = ebb_decoder_weight(net, index);
+    if (in.view.tensor < 0) return ebb_engine_open_table(engine, net, weight, in.info->file);
     if (param && param->lo >= 0) in.param = param;
     int64_t row_bytes = weight->cols * (int64_t)sizeof(float),
             step = ebb_engine_block_rows(row_bytes);
@@ -175,6 +176,10 @@ static enum ebb_status read_source(const struct source *s, int64_t row0, int64_t
     if (s->what)
         return ebb_engine_read_moment(s->engine, param, s->what == 'm' ? param->m : param->v, row0,
                                       rows, wide);
+    if (s->view.tensor < 0) {
+        ebb_engine_get_table_values(s->engine, row0, rows, wide);
+        return EBB_OK;
+    }
     /* What programs read is what is saved, where the file's type is the storage type. */
     if (!param || (s->dtype == EBB_BF16 && s->view.dtype == EBB_BF16))
         return ebb_engine_get_values(s->engine, &s->view, row0, rows, wide);

@@ -63,7 +63,7 @@ static enum ebb_status hash_weights(const struct ebb_engine *engine, const struc
         void *row = ebb_mem_alloc(engine->ctx, (size_t)bytes);
         if (row == NULL) return EBB_NO_MEMORY;
         for (int k = 0; k < 3 && status == EBB_OK; k++) {
-            status = ebb_engine_get(engine, &view, picks[k], 1, row);
+            status = ebb_engine_get_weight(engine, net, i, picks[k], 1, row);
             if (status == EBB_OK) *hash = mix(*hash, row, (size_t)bytes);
         }
         ebb_mem_free(engine->ctx, row);
