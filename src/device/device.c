@@ -248,6 +248,11 @@ static bool range_is_valid(const struct ebb_device *device, const void *at, int6
     return bytes <= device->space[space].bytes - offset;
 }
 
+void ebb_device_host_ready(struct ebb_device *device)
+{
+    if (device->backend->host_ready) device->backend->host_ready(device);
+}
+
 enum ebb_status ebb_device_copy_rows(struct ebb_device *device, void *to, int64_t to_stride,
                                      const void *from, int64_t from_stride, int64_t row_bytes,
                                      int64_t rows)

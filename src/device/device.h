@@ -124,6 +124,10 @@ int64_t ebb_device_bytes_process(const struct ebb_device *device, enum ebb_bytes
  * not counted by the driver. 0 on the CPU backend. */
 int64_t ebb_device_bytes_overhead(const struct ebb_device *device);
 
+/* Waits until the HOST space stands: a GPU's is made in the background after it was reserved, which
+ * writes to it. Before the host writes there by its address; the calls below and copies wait by
+ * themselves. */
+void ebb_device_host_ready(struct ebb_device *device);
 /* The host's hand on either space, at once: what is enqueued must not touch the ranges (sync
  * first). Strides in bytes; `row_bytes` are copied of each of `rows`. Either pointer may also be
  * memory of the process. EBB_DEVICE where a GPU fails. */

@@ -340,6 +340,11 @@ static enum ebb_status settle_failure(struct ebb_cuda_device *own)
     return status;
 }
 
+static void cuda_host_ready(struct ebb_device *device)
+{
+    ebb_cuda_join_slab(ebb_cuda_of(device));
+}
+
 static enum ebb_status cuda_sync(struct ebb_device *device)
 {
     struct ebb_cuda_device *own = ebb_cuda_of(device);
@@ -531,6 +536,7 @@ const struct ebb_device_backend *ebb_device_backend_cuda(void)
         .bytes_resident = ebb_cuda_bytes_resident,
         .bytes_process = ebb_cuda_bytes_process,
         .bytes_overhead = ebb_cuda_bytes_overhead,
+        .host_ready = cuda_host_ready,
         .copy_rows = ebb_cuda_copy_rows,
         .fill = ebb_cuda_fill,
         .block_create = ebb_cuda_block_create,

@@ -54,6 +54,7 @@ struct ebb_device_backend {
     int64_t (*bytes_resident)(const struct ebb_device *device, enum ebb_space space);
     int64_t (*bytes_process)(const struct ebb_device *device, enum ebb_bytes_way *way);
     int64_t (*bytes_overhead)(const struct ebb_device *device);
+    void (*host_ready)(struct ebb_device *device); /* NULL: it is at once */
     enum ebb_status (*copy_rows)(struct ebb_device *device, void *to, int64_t to_stride,
                                  const void *from, int64_t from_stride, int64_t row_bytes,
                                  int64_t rows);

@@ -25,7 +25,7 @@ enum { RING_BYTES = 96 << 10, WIDE_BYTES = 72 << 10 };
 /* NT, NN: elements of K in a step, and in the piece of a row that a warp reads step by step; a
  * block's rows in sixteens where there are many. TN: rows in a step. */
 enum { ACROSS_WARPS = 4, K_STEP = 32, K_SPAN = 64, TALL = 2 };
-enum { DOWN_WARPS = 4, DOWN_STEP = 16 };
+enum { DOWN_STEP = 16 };
 
 /* ---- tensor cores ---------------------------------------------------------------------------- */
 
@@ -61,11 +61,13 @@ static __device__ __forceinline__ void load_transposed_2(uint32_t out[2], const 
                  : "memory");
 }
 
-/* 16 bytes to shared memory, in the background; zeros where there is nothing to read. */
+/* 16 bytes to shared memory, in the background, whose neighbours in 128 bytes will be wanted too;
+ * zeros where there is nothing to read. */
 static __device__ __forceinline__ void fetch_16(void *to, const void *from, bool there)
 {
     int bytes = there ? 16 : 0;
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;\n" ::"r"(shared_address(to)),
+    asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;\n" ::"r"(
+                     shared_address(to)),
                  "l"(from), "r"(bytes)
                  : "memory");
 }
@@ -282,14 +284,15 @@ struct down {
  * banks: the thin ones at an odd pitch, the wide ones with their units exchanged within a row. */
 template <int N8, int C8> struct down_ring {
     enum {
+        WARPS = C8 > 4 ? 4 : 8, /* narrow blocks are short of time and not of columns */
         PITCH = N8 | 1,
         WIDE_UNITS = DOWN_STEP * C8,
         UNITS = WIDE_UNITS + DOWN_STEP * PITCH,
-        STEPS = (C8 > 4 ? WIDE_BYTES : RING_BYTES) / (DOWN_WARPS * UNITS * 16),
-        BYTES = DOWN_WARPS * STEPS * UNITS * 16
+        STEPS = (C8 > 4 ? WIDE_BYTES : RING_BYTES) / (WARPS * UNITS * 16),
+        BYTES = WARPS * STEPS * UNITS * 16
     };
     static_assert((int)STEPS >= 3, "too few steps are under way");
-    static_assert(DOWN_WARPS * C8 * 8 * N8 * 8 * 4 <= (int)BYTES, "no room for the sums");
+    static_assert((int)WARPS * C8 * 8 * N8 * 8 * 4 <= (int)BYTES, "no room for the sums");
 };
 
 template <int C8> static __device__ __forceinline__ int down_place(int row, int unit)
@@ -343,7 +346,7 @@ template <int N8, int C8>
 static __device__ __forceinline__ void down_store(const struct down &p, float *shared,
                                                   const float sum[C8 / 2][N8][4], int64_t col0)
 {
-    const int cols = C8 * 8, ranks = N8 * 8, share = cols * ranks;
+    const int warps = down_ring<N8, C8>::WARPS, cols = C8 * 8, ranks = N8 * 8, share = cols * ranks;
     int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
     bool flat = p.wide_step == 1; /* a row of y is one of the thin matrix's columns */
     int wide_step = flat ? 1 : ranks, thin_step = flat ? cols : 1;
@@ -360,11 +363,11 @@ static __device__ __forceinline__ void down_store(const struct down &p, float *s
                 shared[warp * share + wide * wide_step + thin * thin_step] = sum[m][c][i];
             }
     __syncthreads();
-    for (int e = threadIdx.x; e < share; e += 32 * DOWN_WARPS) {
+    for (int e = threadIdx.x; e < share; e += 32 * warps) {
         int64_t wide = col0 + (flat ? e % cols : e / ranks);
         int thin = flat ? e / cols : e % ranks;
         float value = shared[e];
-        for (int w = 1; w < DOWN_WARPS; w++) value += shared[w * share + e];
+        for (int w = 1; w < warps; w++) value += shared[w * share + e];
         if (wide >= p.wide_cols) continue;
         float *at = y + wide * p.wide_step + thin * p.thin_step;
         value *= p.alpha;
@@ -373,13 +376,14 @@ static __device__ __forceinline__ void down_store(const struct down &p, float *s
 }
 
 template <int N8, int C8>
-static __global__ void __launch_bounds__(32 * DOWN_WARPS) down_kernel(struct down p)
+static __global__ void __launch_bounds__(32 * down_ring<N8, C8>::WARPS)
+    down_kernel(struct down p)
 {
     enum { STEPS = down_ring<N8, C8>::STEPS, UNITS = down_ring<N8, C8>::UNITS };
     extern __shared__ uint4 rings[];
     int warp = threadIdx.x >> 5;
     uint4 *mine = rings + warp * STEPS * UNITS;
-    const int64_t turn = DOWN_WARPS * DOWN_STEP;
+    const int64_t turn = down_ring<N8, C8>::WARPS * DOWN_STEP;
     int64_t col0 = (int64_t)blockIdx.x * C8 * 8;
     int64_t first = (int64_t)blockIdx.y * p.part_rows, end = first + p.part_rows;
     if (end > p.rows) end = p.rows;
@@ -442,7 +446,7 @@ static void down_launch_cols(const struct down &p, unsigned parts, cudaStream_t 
     const dim3 grid(ebb_blocks(ebb_ceil_div(p.wide_cols, C8 * 8)), parts);
     auto kernel = down_kernel<N8, C8>;
     cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
-    kernel<<<grid, 32 * DOWN_WARPS, bytes, stream>>>(p);
+    kernel<<<grid, 32 * down_ring<N8, C8>::WARPS, bytes, stream>>>(p);
 }
 
 /* The more columns a block has, the less is read of the thin matrix; few are more blocks. */

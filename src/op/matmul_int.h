@@ -45,8 +45,8 @@ enum {
     EBB_THIN_COLS = 64,
     EBB_THIN_WHOLE = 2048,     /* TN: with so many wide columns all rows are summed at once; else */
     EBB_THIN_PARTS = 64,       /* in at most so many parts, */
-    EBB_THIN_PART_ROWS = 4096, /* of at least so many rows, */
-    EBB_THIN_STEP = 64         /* of a multiple of so many */
+    EBB_THIN_PART_ROWS = 1024, /* of at least so many rows, */
+    EBB_THIN_STEP = 128        /* of a multiple of so many */
 };
 /* By form, sizes, types and strides; whether addresses suit it too shows in a run. */
 bool ebb_matmul_thin_takes(const struct ebb_matmul *args);

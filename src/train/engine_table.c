@@ -64,8 +64,9 @@ static void put_rows(struct ebb_engine *engine, const struct ebb_net *net, const
 {
     void *rows = rows_of(engine, net);
     const struct ebb_engine_table *table = table_of(engine, net);
-    if (rows)
-        ebb_tensor_gather_rows(table->info, ids, count, table->cols, rows, engine->request.storage);
+    if (!rows) return;
+    ebb_device_host_ready(engine->device);
+    ebb_tensor_gather_rows(table->info, ids, count, table->cols, rows, engine->request.storage);
 }
 
 enum ebb_status ebb_engine_put_ids(struct ebb_engine *engine, const int32_t *ids, int64_t count,
@@ -82,6 +83,7 @@ void ebb_engine_clear_rows(struct ebb_engine *engine, int64_t count)
 {
     const struct ebb_net *nets[] = {engine->net, ebb_decoder_teacher(engine->net)};
     const struct ebb_model_config *configs[] = {engine->config, engine->teacher};
+    ebb_device_host_ready(engine->device);
     for (int i = 0; i < 2; i++) {
         void *rows = rows_of(engine, nets[i]);
         if (rows)
