@@ -15,9 +15,9 @@
 
 #include "base/clock.h"
 #include "base/text.h"
-#include "train/engine.h"
+#include "kit.h"
 
-enum { PAIRS_MAX = 200, WARM = 2, RULES = 8 };
+enum { PAIRS_MAX = 200, WARM = 2, RULES = 8, RANK = 16 };
 
 struct bench {
     struct ebb_ctx *ctx;
@@ -45,50 +45,13 @@ static bool parse_slots(struct bench *b)
         while (slot < SLOT_NAMES && strcmp(slot_names[slot], name) != 0) slot++;
         if (slot == SLOT_NAMES || b->rule_count == RULES) return false;
         for (int i = 0; i < 2; i++)
-            b->rules[i][b->rule_count] = (struct ebb_policy_rule){.last = -1,
-                                                                  .slot = slot,
-                                                                  .policy = i ? EBB_POLICY_HOST
-                                                                              : EBB_POLICY_KEEP};
+            b->rules[i][b->rule_count] =
+                (struct ebb_policy_rule){.last = -1,
+                                         .slot = slot,
+                                         .policy = i ? EBB_POLICY_HOST : EBB_POLICY_KEEP};
         b->rule_count++;
     }
     return b->rule_count > 0;
-}
-
-static enum ebb_status make_batch(struct bench *b, int64_t vocab)
-{
-    struct ebb_batch *batch = &b->batch;
-    int32_t **const arrays[] = {&batch->ids, &batch->targets, &batch->positions, &batch->label_rows,
-                                &batch->doc_starts};
-    for (size_t i = 0; i < sizeof arrays / sizeof arrays[0]; i++) {
-        *arrays[i] = ebb_mem_alloc(b->ctx, (size_t)(b->tokens + 1) * sizeof(int32_t));
-        if (!*arrays[i]) return EBB_NO_MEMORY;
-    }
-    uint64_t state = 1;
-    batch->tokens = batch->longest = b->tokens;
-    batch->docs = 1;
-    batch->doc_starts[1] = (int32_t)b->tokens;
-    for (int32_t i = 0; i < (int32_t)b->tokens; i++) {
-        state = state * 6364136223846793005u + 1442695040888963407u;
-        batch->ids[i] = (int32_t)((state >> 33) % (uint64_t)vocab);
-        batch->positions[i] = i;
-        batch->targets[i] = EBB_IGNORE;
-        if (i == 0) continue;
-        batch->targets[i - 1] = batch->ids[i];
-        batch->label_rows[batch->labels++] = i - 1;
-    }
-    return EBB_OK;
-}
-
-static enum ebb_status make_adapter(struct bench *b, const struct ebb_model_config *config)
-{
-    struct ebb_weight_list weights;
-    EBB_TRY(ebb_weight_list_create(b->ctx, config, &weights));
-    b->adapter.rank = 16;
-    b->adapter.alpha = 32;
-    enum ebb_status status =
-        ebb_adapter_config_targets(b->ctx, &weights, "all-linear", &b->adapter);
-    ebb_weight_list_free(b->ctx, &weights);
-    return status;
 }
 
 static enum ebb_status open_engine(struct bench *b, int i)
@@ -113,8 +76,8 @@ static enum ebb_status open_bench(struct bench *b)
 {
     struct ebb_model_config *config;
     EBB_TRY(ebb_model_config_load(b->ctx, b->dir, &config));
-    enum ebb_status status = make_batch(b, config->vocab);
-    if (status == EBB_OK) status = make_adapter(b, config);
+    enum ebb_status status = bench_batch_create(b->ctx, b->tokens, 1, config->vocab, 1, &b->batch);
+    if (status == EBB_OK) status = bench_adapter(b->ctx, config, RANK, &b->adapter);
     ebb_model_config_free(b->ctx, config);
     for (int i = 0; status == EBB_OK && i < 2; i++) status = open_engine(b, i);
     return status;
@@ -124,11 +87,7 @@ static void close_bench(struct bench *b)
 {
     for (int i = 0; i < 2; i++) ebb_engine_free(b->engine[i]);
     ebb_adapter_config_clear(b->ctx, &b->adapter);
-    ebb_mem_free(b->ctx, b->batch.ids);
-    ebb_mem_free(b->ctx, b->batch.targets);
-    ebb_mem_free(b->ctx, b->batch.positions);
-    ebb_mem_free(b->ctx, b->batch.label_rows);
-    ebb_mem_free(b->ctx, b->batch.doc_starts);
+    bench_batch_free(b->ctx, &b->batch);
     ebb_ctx_free(b->ctx);
 }
 
@@ -158,19 +117,6 @@ static enum ebb_status run_pairs(struct bench *b)
     return EBB_OK;
 }
 
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return x < y ? -1 : x > y;
-}
-
-/* Sorts. */
-static double median(double *values, int64_t count)
-{
-    qsort(values, (size_t)count, sizeof *values, by_value);
-    return count % 2 ? values[count / 2] : (values[count / 2 - 1] + values[count / 2]) / 2;
-}
-
 static double gib(int64_t bytes)
 {
     return (double)bytes / (double)(1 << 30);
@@ -179,14 +125,14 @@ static double gib(int64_t bytes)
 static void print_result(struct bench *b)
 {
     const struct ebb_plan *plan[2] = {ebb_engine_plan(b->engine[0]), ebb_engine_plan(b->engine[1])};
-    double ratio = median(b->ratio, b->pairs);
+    double ratio = bench_median(b->ratio, b->pairs);
     printf("%s at %lld tokens, slots %s: stays %.4f s, %.2f GiB; goes %.4f s, %.2f GiB, moves %.2f "
            "GiB a step; %+.2f %% (pairs %+.2f to %+.2f); first loss %.6f, %s\n",
-           b->dir, (long long)b->tokens, b->slots, median(b->seconds[0], b->pairs),
-           gib(plan[0]->device_bytes), median(b->seconds[1], b->pairs), gib(plan[1]->device_bytes),
-           gib(plan[1]->bytes_out + plan[1]->bytes_in), 100 * (ratio - 1),
-           100 * (b->ratio[0] - 1), 100 * (b->ratio[b->pairs - 1] - 1), b->first_loss[1],
-           b->first_loss[0] == b->first_loss[1] ? "the same" : "NOT THE SAME");
+           b->dir, (long long)b->tokens, b->slots, bench_median(b->seconds[0], b->pairs),
+           gib(plan[0]->device_bytes), bench_median(b->seconds[1], b->pairs),
+           gib(plan[1]->device_bytes), gib(plan[1]->bytes_out + plan[1]->bytes_in),
+           100 * (ratio - 1), 100 * (b->ratio[0] - 1), 100 * (b->ratio[b->pairs - 1] - 1),
+           b->first_loss[1], b->first_loss[0] == b->first_loss[1] ? "the same" : "NOT THE SAME");
 }
 
 int main(int argc, char **argv)

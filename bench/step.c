@@ -29,6 +29,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "kit.h"
 #include "model/init.h"
 #include "op/matmul.h"
 #include "op/work.h"
@@ -150,36 +151,6 @@ static enum ebb_status make_model(struct bench *b)
                           (uint64_t)b->options.seed);
 }
 
-/* Pseudo-random tokens; any will do. */
-static enum ebb_status make_batch(struct bench *b, int64_t vocab)
-{
-    const struct options *o = &b->options;
-    struct ebb_batch *batch = &b->batch;
-    size_t bytes = (size_t)(o->tokens + 1) * sizeof(int32_t);
-    int32_t **const arrays[] = {&batch->ids, &batch->targets, &batch->positions, &batch->label_rows,
-                                &batch->doc_starts};
-    for (size_t i = 0; i < sizeof arrays / sizeof arrays[0]; i++) {
-        *arrays[i] = (int32_t *)ebb_mem_alloc(b->ctx, bytes);
-        if (!*arrays[i]) return EBB_NO_MEMORY;
-    }
-    uint64_t state = (uint64_t)o->seed;
-    batch->tokens = o->tokens;
-    batch->docs = o->documents;
-    batch->longest = o->tokens / o->documents;
-    for (int64_t i = 0; i < o->tokens; i++) {
-        state = state * 6364136223846793005u + 1442695040888963407u;
-        batch->ids[i] = (int32_t)((state >> 33) % (uint64_t)vocab);
-        batch->positions[i] = (int32_t)(i % batch->longest);
-    }
-    for (int64_t i = 0; i < o->tokens; i++) {
-        bool last = batch->positions[i] == batch->longest - 1;
-        batch->targets[i] = last ? EBB_IGNORE : batch->ids[i + 1];
-        if (!last) batch->label_rows[batch->labels++] = (int32_t)i;
-    }
-    for (int64_t d = 0; d <= batch->docs; d++) batch->doc_starts[d] = (int32_t)(d * batch->longest);
-    return EBB_OK;
-}
-
 static struct ebb_engine_request make_request(const struct bench *b)
 {
     const struct options *o = &b->options;
@@ -219,26 +190,16 @@ static void make_numerics(struct bench *b, int64_t vocab)
     if (o->chunk > 0) b->numerics.head_chunk = o->chunk;
 }
 
-static enum ebb_status make_adapter(struct bench *b, const struct ebb_model_config *config)
-{
-    struct ebb_weight_list weights;
-    EBB_TRY(ebb_weight_list_create(b->ctx, config, &weights));
-    b->adapter.rank = b->options.lora_r;
-    b->adapter.alpha = 2 * (double)b->options.lora_r;
-    enum ebb_status status =
-        ebb_adapter_config_targets(b->ctx, &weights, "all-linear", &b->adapter);
-    ebb_weight_list_free(b->ctx, &weights);
-    return status;
-}
-
 static enum ebb_status open_engine(struct bench *b)
 {
     struct ebb_model_config *config;
     EBB_TRY(make_model(b));
     EBB_TRY(ebb_model_config_load(b->ctx, b->dir, &config));
     make_numerics(b, config->vocab);
-    enum ebb_status status = make_batch(b, config->vocab);
-    if (status == EBB_OK && b->options.lora) status = make_adapter(b, config);
+    const struct options *o = &b->options;
+    enum ebb_status status = bench_batch_create(b->ctx, o->tokens, o->documents, config->vocab,
+                                                (uint64_t)o->seed, &b->batch);
+    if (status == EBB_OK && o->lora) status = bench_adapter(b->ctx, config, o->lora_r, &b->adapter);
     ebb_model_config_free(b->ctx, config);
     if (status != EBB_OK) return status;
     struct ebb_engine_request request = make_request(b);
@@ -255,11 +216,7 @@ static void close_bench(struct bench *b)
 {
     ebb_engine_free(b->engine);
     ebb_adapter_config_clear(b->ctx, &b->adapter);
-    ebb_mem_free(b->ctx, b->batch.ids);
-    ebb_mem_free(b->ctx, b->batch.targets);
-    ebb_mem_free(b->ctx, b->batch.positions);
-    ebb_mem_free(b->ctx, b->batch.label_rows);
-    ebb_mem_free(b->ctx, b->batch.doc_starts);
+    bench_batch_free(b->ctx, &b->batch);
     if (b->made_dir) (void)ebb_dir_remove(b->ctx, b->dir);
     ebb_ctx_free(b->ctx);
 }
@@ -276,19 +233,6 @@ static enum ebb_status run_step(struct bench *b, double *seconds, double *loss)
     *seconds = now(b) - start;
     *loss = ebb_engine_sums(b->engine).loss / (double)b->batch.labels;
     return EBB_OK;
-}
-
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return x < y ? -1 : x > y;
-}
-
-/* Sorts. */
-static double median(double *values, int64_t count)
-{
-    qsort(values, (size_t)count, sizeof *values, by_value);
-    return count % 2 ? values[count / 2] : (values[count / 2 - 1] + values[count / 2]) / 2;
 }
 
 static json_t *json_seconds(const double *values, int64_t count)
@@ -329,7 +273,7 @@ static enum ebb_status print_result(struct bench *b)
     int64_t trained, all;
     json_t *json = json_object();
     memcpy(timed, b->seconds + o->warmup, (size_t)o->steps * sizeof *timed);
-    double middle = median(timed, o->steps);
+    double middle = bench_median(timed, o->steps);
     ebb_engine_parameters(b->engine, &trained, &all);
     add_options(b, json);
     json_object_set_new(json, "parameters", json_integer(all));
@@ -434,7 +378,7 @@ static enum ebb_status print_profile(struct bench *b, enum ebb_program_kind kind
         ebb_op_label((enum ebb_op)entry->op, ebb_program_args(program, entry), label);
         while (at < count && strcmp(lines[at].label, label) != 0) at++;
         if (at == count) memcpy(lines[count++].label, label, sizeof label);
-        lines[at].seconds += median(values, b->options.steps);
+        lines[at].seconds += bench_median(values, b->options.steps);
         lines[at].flops +=
             ebb_op_work(&env, (enum ebb_op)entry->op, ebb_program_args(program, entry)).flops;
         lines[at].matmul = entry->op == EBB_OP_matmul;

@@ -160,10 +160,11 @@ static struct ebb_view adapter_view(const struct ebb_decoder *d,
 {
     enum ebb_dtype storage = d->options.storage;
     int64_t rank = d->options.adapter->rank;
-    return which == 'A' ? ebb_tensor_view(linear->w, storage, linear->rows + part->tail0, rank, 0,
-                                          linear->in, linear->stride)
-                        : ebb_tensor_view(linear->w, storage, part->row0, part->rows,
-                                          linear->in + part->tail0, rank, linear->stride);
+    return which == 'A'
+               ? ebb_tensor_view(linear->w, storage, linear->rows + part->tail0, rank, 0,
+                                 linear->in, linear->in + linear->tail)
+               : ebb_tensor_view(linear->w, storage, part->row0, part->rows,
+                                 linear->in + part->tail0, rank, linear->in + linear->tail);
 }
 
 static enum ebb_status add_part_params(struct ebb_decoder *d, const char *name,
@@ -186,14 +187,14 @@ static enum ebb_status add_linear(struct ebb_decoder *d, int layer, enum ebb_fie
     linear->bias = linear->param = linear->bias_param = -1;
     find_parts(d, layer, field, linear);
     name_of(layer, field, name, sizeof name);
-    linear->stride = linear->in + linear->tail;
-    EBB_TRY(add_tensor(d, EBB_KIND_WEIGHTS,
-                       (linear->rows + linear->tail) * linear->stride * size, name, &linear->w));
+    int64_t stride = linear->in + linear->tail;
+    EBB_TRY(add_tensor(d, EBB_KIND_WEIGHTS, (linear->rows + linear->tail) * stride * size, name,
+                       &linear->w));
     if (trains_weights(d))
-        EBB_TRY(add_param(d, name,
-                          ebb_tensor_view(linear->w, storage, 0, linear->rows, 0, linear->in,
-                                          linear->stride),
-                          false, true, &linear->param));
+        EBB_TRY(
+            add_param(d, name,
+                      ebb_tensor_view(linear->w, storage, 0, linear->rows, 0, linear->in, stride),
+                      false, true, &linear->param));
     if (bias) {
         struct ebb_decoder_vector vector;
         name_of(layer, bias_field, text, sizeof text);
@@ -332,14 +333,12 @@ static void describe_slots(struct ebb_decoder *d)
     s[EBB_DECODER_QKV].name = "qkv";
     s[EBB_DECODER_QKV].bytes_per_token = d->qkv_cols * size;
     s[EBB_DECODER_O].name = "o";
-    s[EBB_DECODER_O].bytes_per_token = 
-        (d->o_cols + o_tail) * size + c->heads * 4;
+    s[EBB_DECODER_O].bytes_per_token = (d->o_cols + o_tail) * size + c->heads * 4;
     s[EBB_DECODER_X2].name = "x2";
     s[EBB_DECODER_X2].bytes_per_token = c->width * size;
     s[EBB_DECODER_X2].tiled = true;
     s[EBB_DECODER_GATE_UP].name = "gate_up";
-    s[EBB_DECODER_GATE_UP].bytes_per_token =
-        (2 * c->ffn + gate_up_tail) * size;
+    s[EBB_DECODER_GATE_UP].bytes_per_token = (2 * c->ffn + gate_up_tail) * size;
     s[EBB_DECODER_GATE_UP].tiled = true;
 }
 
@@ -378,9 +377,8 @@ static void place_linear(const struct ebb_decoder *d, const struct ebb_decoder_l
         place->param = linear->bias_param;
         return;
     }
-    place->view =
-        ebb_tensor_view(linear->w, storage, weight->row0, weight->rows, 0, weight->cols,
-                        linear->stride);
+    place->view = ebb_tensor_view(linear->w, storage, weight->row0, weight->rows, 0, weight->cols,
+                                  linear->in + linear->tail);
     place->param = linear->param;
     for (int i = 0; i < linear->part_count; i++) {
         const struct ebb_decoder_part *part = &linear->parts[i];
@@ -491,8 +489,8 @@ enum ebb_status ebb_decoder_create(struct ebb_ctx *ctx, const struct ebb_model_c
     EBB_TRY(create(ctx, config, weights, options, NULL, &d));
     enum ebb_status status = EBB_OK;
     if (options->teacher)
-        status = create(ctx, options->teacher, options->teacher_weights, &frozen, &d->net,
-                        &d->teacher);
+        status =
+            create(ctx, options->teacher, options->teacher_weights, &frozen, &d->net, &d->teacher);
     if (status != EBB_OK) {
         ebb_decoder_free(ctx, &d->net);
         return status;

@@ -653,7 +653,6 @@ static enum ebb_status backward_layer(struct ebb_emitter *e, int64_t layer)
     struct ebb_matrix d_o, dqkv;
     int64_t dqkv_cols = e->d->qkv_cols + e->d->layers[layer].qkv.tail;
     EBB_TRY(need_x(e, layer));
-    if (!o_is_saved(e, layer)) EBB_TRY(need_qkv(e, layer));
     EBB_TRY(need_o(e, layer));
     EBB_TRY(prefetch_below(e, layer, BEFORE_LAYER));
     EBB_TRY(ebb_emit_whole(e, e->d->o_cols, e->storage, "d_o", layer, &d_o));

@@ -36,7 +36,6 @@ struct ebb_decoder_linear {
     int32_t w;    /* persistent tensor; -1: the field does not exist */
     int32_t bias; /* persistent tensor; -1: none */
     int64_t rows, in, tail;
-    int64_t stride; /* in + tail */
     int32_t param; /* trained whole; -1: frozen */
     int32_t bias_param;
     int part_count;

@@ -49,7 +49,7 @@ static struct ebb_view a_view(const struct ebb_emitter *e, const struct ebb_deco
                               int64_t row0, int64_t rows)
 {
     return ebb_tensor_view(linear->w, e->storage, linear->rows + row0, rows, 0, linear->in,
-                           linear->stride);
+                           linear->in + linear->tail);
 }
 
 enum ebb_status ebb_linear_fill_tail(struct ebb_emitter *e, const struct ebb_decoder_linear *linear,
@@ -89,7 +89,7 @@ enum ebb_status ebb_linear_forward(struct ebb_emitter *e, const struct ebb_decod
     int64_t k = linear->in + ebb_linear_tail(e, linear);
     struct ebb_matmul args = {.a = ebb_matrix_tile(e->b, in, t, 0, k),
                               .b = ebb_tensor_view(linear->w, e->storage, 0, linear->rows, 0, k,
-                                                   linear->stride),
+                                                   linear->in + linear->tail),
                               .bias = ebb_emit_vector(e, linear->bias, linear->rows),
                               .add = add,
                               .y = y,
@@ -129,11 +129,10 @@ static enum ebb_status product(struct ebb_emitter *e, struct ebb_view a, struct 
 static enum ebb_status gradient_tail(struct ebb_emitter *e, const struct ebb_decoder_linear *linear,
                                      int64_t t, const struct ebb_matrix *dy)
 {
-    enum { THIN = 64 };
-    if (linear->tail <= THIN)
+    if (linear->tail <= EBB_THIN_COLS)
         return product(e, ebb_matrix_tile(e->b, dy, t, 0, linear->rows),
                        ebb_tensor_view(linear->w, e->storage, 0, linear->rows, linear->in,
-                                       linear->tail, linear->stride),
+                                       linear->tail, linear->in + linear->tail),
                        ebb_matrix_tile(e->b, dy, t, linear->rows, linear->tail), e->d->scale);
     int64_t rank = e->d->rank_cols;
     for (int i = 0; i < linear->part_count; i++) {
@@ -141,7 +140,7 @@ static enum ebb_status gradient_tail(struct ebb_emitter *e, const struct ebb_dec
         if (part->tail0 < 0) continue;
         EBB_TRY(product(e, ebb_matrix_tile(e->b, dy, t, part->row0, part->rows),
                         ebb_tensor_view(linear->w, e->storage, part->row0, part->rows,
-                                        linear->in + part->tail0, rank, linear->stride),
+                                        linear->in + part->tail0, rank, linear->in + linear->tail),
                         ebb_matrix_tile(e->b, dy, t, linear->rows + part->tail0, rank),
                         e->d->scale));
     }
@@ -206,7 +205,8 @@ enum ebb_status ebb_linear_backward(struct ebb_emitter *e, const struct ebb_deco
     /* The rows below W are A, and dy's tail meets them: one product gives both gradients. */
     int64_t k = linear->rows + (drop->tensor < 0 ? linear->tail : 0);
     EBB_TRY(product(e, ebb_matrix_tile(e->b, dy, t, 0, k),
-                    ebb_tensor_view(linear->w, e->storage, 0, k, 0, linear->in, linear->stride),
+                    ebb_tensor_view(linear->w, e->storage, 0, k, 0, linear->in,
+                                    linear->in + linear->tail),
                     ebb_matrix_tile(e->b, d_in, t, 0, linear->in), 1));
     if (drop->tensor < 0) return EBB_OK;
     for (int i = 0; i < linear->part_count; i++)

@@ -25,6 +25,9 @@
 extern "C" {
 #endif
 
+/* A product with a side of at most so many columns is a thin one: bound by memory. */
+enum { EBB_THIN_COLS = 64 };
+
 enum ebb_matmul_form { EBB_MATMUL_NT, EBB_MATMUL_NN, EBB_MATMUL_TN };
 
 struct ebb_matmul {

@@ -42,7 +42,6 @@ int64_t ebb_matmul_gpu_scratch(const struct ebb_matmul *args); /* bytes */
 /* Products with a thin side, as adapters have them, have kernels of their own: NT and NN with at
  * most EBB_THIN_COLS columns of y, TN into fp32 with at most so many rows or columns of y. */
 enum {
-    EBB_THIN_COLS = 64,
     EBB_THIN_WHOLE = 2048,     /* TN: with so many wide columns all rows are summed at once; else */
     EBB_THIN_PARTS = 64,       /* in at most so many parts, */
     EBB_THIN_PART_ROWS = 1024, /* of at least so many rows, */

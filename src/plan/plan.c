@@ -219,12 +219,24 @@ static enum ebb_status make_programs(struct ebb_ctx *ctx, struct ebb_plan *plan,
     return EBB_OK;
 }
 
+/* Whether backward brings anything in: a slot whose home is the host, or the first layer's input
+ * again where that comes from there. */
+static bool backward_moves_in(const struct ebb_plan *plan)
+{
+    const struct ebb_policies *p = &plan->policies;
+    if (plan->bytes_in == 0) return false;
+    for (int64_t layer = 0; layer < p->layers; layer++)
+        for (int slot = 0; slot < plan->request.net->slot_count; slot++)
+            if (p->at[layer][slot] == EBB_POLICY_HOST) return true;
+    return p->layers > 0 && p->at[0][0] != EBB_POLICY_KEEP;
+}
+
 /* With and without moves ahead of need: the latter takes less memory and more time. */
 static enum ebb_status try_policies(struct ebb_ctx *ctx, struct ebb_plan *plan)
 {
     if (!plan->request.one_buffer) {
         EBB_TRY(make_programs(ctx, plan, 1));
-        if (plan->fits || plan->bytes_in == 0) return EBB_OK;
+        if (plan->fits || !backward_moves_in(plan)) return EBB_OK;
     }
     return make_programs(ctx, plan, 0);
 }

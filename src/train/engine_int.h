@@ -28,7 +28,7 @@ struct ebb_engine {
     struct ebb_adapter_config adapter_config; /* rank 0: none */
     bool owns_adapter;                        /* loaded from adapter_dir, to be cleared */
     struct ebb_net *net;
-    struct ebb_engine_table embed, teacher_embed;
+    struct ebb_engine_table tables[2]; /* the model's, the teacher's */
     struct ebb_op_libs libs; /* owned */
     struct ebb_plan *plan;
     struct ebb_device *device;

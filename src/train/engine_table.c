@@ -5,17 +5,17 @@
 #include "base/file.h"
 #include "train/engine_int.h"
 
-static const struct ebb_engine_table *table_of(const struct ebb_engine *engine,
-                                               const struct ebb_net *net)
+/* Of engine->tables. */
+static int table_of(const struct ebb_engine *engine, const struct ebb_net *net)
 {
-    return net == engine->net ? &engine->embed : &engine->teacher_embed;
+    return net == engine->net ? 0 : 1;
 }
 
 /* Opened anew, and that file alone: what the other weights were read from need not stay mapped. */
 enum ebb_status ebb_engine_open_table(struct ebb_engine *engine, const struct ebb_net *net,
                                       const struct ebb_weight *weight, const char *path)
 {
-    struct ebb_engine_table *table = net == engine->net ? &engine->embed : &engine->teacher_embed;
+    struct ebb_engine_table *table = &engine->tables[table_of(engine, net)];
     EBB_ASSERT(!table->set);
     EBB_TRY(ebb_safetensors_open_file(engine->ctx, path, &table->set));
     EBB_TRY(ebb_safetensors_want(engine->ctx, table->set, weight->name, weight->rows, weight->cols,
@@ -27,10 +27,8 @@ enum ebb_status ebb_engine_open_table(struct ebb_engine *engine, const struct eb
 
 void ebb_engine_close_tables(struct ebb_engine *engine)
 {
-    ebb_safetensors_close(engine->ctx, engine->embed.set);
-    ebb_safetensors_close(engine->ctx, engine->teacher_embed.set);
-    memset(&engine->embed, 0, sizeof engine->embed);
-    memset(&engine->teacher_embed, 0, sizeof engine->teacher_embed);
+    for (int i = 0; i < 2; i++) ebb_safetensors_close(engine->ctx, engine->tables[i].set);
+    memset(engine->tables, 0, sizeof engine->tables);
 }
 
 /* What a GPU's kernels cannot refuse. */
@@ -52,20 +50,21 @@ static enum ebb_status check_ids(struct ebb_engine *engine, const int32_t *ids, 
     return EBB_OK;
 }
 
-/* The host tensor of a net's rows; NULL: its table is on the device. */
+/* The host tensor of a net's rows, ready to be written; NULL: its table is on the device. */
 static void *rows_of(const struct ebb_engine *engine, const struct ebb_net *net)
 {
     int32_t tensor = net ? ebb_decoder_rows_tensor(net) : -1;
-    return tensor < 0 ? NULL : ebb_engine_tensor(engine, tensor);
+    if (tensor < 0) return NULL;
+    ebb_device_host_ready(engine->device);
+    return ebb_engine_tensor(engine, tensor);
 }
 
 static void put_rows(struct ebb_engine *engine, const struct ebb_net *net, const int32_t *ids,
                      int64_t count)
 {
     void *rows = rows_of(engine, net);
-    const struct ebb_engine_table *table = table_of(engine, net);
+    const struct ebb_engine_table *table = &engine->tables[table_of(engine, net)];
     if (!rows) return;
-    ebb_device_host_ready(engine->device);
     ebb_tensor_gather_rows(table->info, ids, count, table->cols, rows, engine->request.storage);
 }
 
@@ -83,7 +82,6 @@ void ebb_engine_clear_rows(struct ebb_engine *engine, int64_t count)
 {
     const struct ebb_net *nets[] = {engine->net, ebb_decoder_teacher(engine->net)};
     const struct ebb_model_config *configs[] = {engine->config, engine->teacher};
-    ebb_device_host_ready(engine->device);
     for (int i = 0; i < 2; i++) {
         void *rows = rows_of(engine, nets[i]);
         if (rows)
@@ -97,7 +95,7 @@ enum ebb_status ebb_engine_get_weight(const struct ebb_engine *engine, const str
 {
     struct ebb_view view = ebb_decoder_weight(net, weight);
     if (view.tensor >= 0) return ebb_engine_get(engine, &view, row0, rows, out);
-    ebb_tensor_copy_rows(table_of(engine, net)->info, row0, rows, view.cols, out,
+    ebb_tensor_copy_rows(engine->tables[table_of(engine, net)].info, row0, rows, view.cols, out,
                          (enum ebb_dtype)view.dtype, view.cols);
     return EBB_OK;
 }
@@ -105,8 +103,9 @@ enum ebb_status ebb_engine_get_weight(const struct ebb_engine *engine, const str
 void ebb_engine_get_table_values(const struct ebb_engine *engine, int64_t row0, int64_t rows,
                                  float *value)
 {
-    int64_t cols = engine->embed.cols;
-    ebb_tensor_copy_rows(engine->embed.info, row0, rows, cols, value, EBB_F32, cols);
+    const struct ebb_engine_table *table = &engine->tables[0];
+    int64_t cols = table->cols;
+    ebb_tensor_copy_rows(table->info, row0, rows, cols, value, EBB_F32, cols);
     for (int64_t i = 0; engine->request.storage == EBB_BF16 && i < rows * cols; i++)
         value[i] = ebb_from_bf16(ebb_to_bf16(value[i]));
 }

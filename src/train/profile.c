@@ -205,9 +205,10 @@ static void share_times(struct ebb_profile *p, const struct ebb_program *program
     for (int32_t e = 0; e < ebb_program_entries(program); e++) {
         struct ebb_entry_time *time = &p->times[e];
         double bytes = 0, at = time->begin, all = time->seconds;
+        if (time->count < 2) continue;
         for (int32_t k = 0; k < time->count; k++)
             bytes += work_of(program, ebb_program_entry_at(program, e + k), env).bytes;
-        if (time->count < 2 || bytes <= 0) continue;
+        if (bytes <= 0) continue;
         for (int32_t k = 0; k < time->count; k++) {
             time[k].begin = at;
             time[k].seconds =
