@@ -181,6 +181,29 @@ static void any_layout_of_the_rows_gives_the_same_bits(void **state)
     }
 }
 
+static void a_gradient_in_the_upper_half_of_the_rows_has_the_same_bits(void **state)
+{
+    (void)state;
+    for (int k = 0; k < 2 * OP_LAYOUT_COLS; k++) {
+        struct setup s;
+        int64_t vocab = op_layout_cols[k / 2];
+        prepare(&s, k % 2 ? 1 : vocab < 1000 ? 600 : 5, vocab, EBB_BF16);
+        struct ebb_cross_entropy args = args_of(&s);
+        assert_int_equal(op_test_run(&s.t, EBB_OP_cross_entropy, &args), EBB_OK);
+        struct ebb_sums first = *sums_of(&s);
+        for (int layout = 0; layout < OP_LAYOUTS; layout++) {
+            args.logits = op_layout_copy(&s.t, &s.logits, layout);
+            args.dlogits = ebb_view_upper_half(&args.logits);
+            memset(sums_of(&s), 0, sizeof first);
+            assert_int_equal(op_test_run(&s.t, EBB_OP_cross_entropy, &args), EBB_OK);
+            assert_memory_equal(sums_of(&s), &first, sizeof first);
+            assert_true(op_layout_same(&s.t, &args.dlogits, &s.dlogits));
+            op_test_drop_last(&s.t);
+        }
+        op_test_end(&s.t);
+    }
+}
+
 static void long_rows_agree_with_the_formula(void **state)
 {
     (void)state;
@@ -393,6 +416,7 @@ int main(void)
         cmocka_unit_test(loss_and_gradient_agree_with_the_formula),
         cmocka_unit_test(threads_in_place_and_loss_only_give_the_same_bits),
         cmocka_unit_test(any_layout_of_the_rows_gives_the_same_bits),
+        cmocka_unit_test(a_gradient_in_the_upper_half_of_the_rows_has_the_same_bits),
         cmocka_unit_test(long_rows_agree_with_the_formula),
         cmocka_unit_test(chunks_add_up_to_the_whole_and_dead_rows_are_left_alone),
         cmocka_unit_test(the_first_of_equal_logits_wins),

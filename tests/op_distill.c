@@ -395,6 +395,46 @@ static void any_layout_of_the_rows_gives_the_same_bits(void **state)
     }
 }
 
+/* Half of a label's probability on tokens all over a row, however long it is. */
+static void save_anything(struct setup *s)
+{
+    for (int64_t i = 0; i < s->rows; i++) {
+        for (int64_t c = 0; c < s->k; c++) {
+            op_test_set(&s->t, &s->ids, i, c, (double)(c * s->keys.vocab / s->k));
+            op_test_set(&s->t, &s->logprobs, i, c, log(0.5 / (double)s->k));
+        }
+    }
+}
+
+static void a_gradient_in_the_upper_half_of_the_rows_has_the_same_bits(void **state)
+{
+    (void)state;
+    for (int k = 0; k < 4 * OP_LAYOUT_COLS; k++) {
+        struct setup s;
+        bool saved = k % 2 == 1, one = k / 2 % 2 == 1;
+        int64_t vocab = op_layout_cols[k / 4], behind = k % 3 == 0 ? 3 : 0;
+        const struct size size = {one ? 1 : vocab < 100 ? 530 : 4, vocab + behind, vocab + 7, vocab,
+                                  vocab < 40 ? vocab : 40,         EBB_BF16,       EBB_BF16};
+        prepare(&s, &size);
+        s.keys.divergence = (enum ebb_divergence)((k + k / 4) % EBB_DIVERGENCES);
+        s.keys.temperature = k % 5 ? 2 : 1;
+        s.keys.kd_ratio = ratios[(k + 1) % RATIOS];
+        save_anything(&s);
+        assert_runs(&s, saved);
+        struct ebb_sums sums = *sums_of(&s);
+        struct ebb_view logits = s.logits, dlogits = s.dlogits;
+        for (int layout = 0; layout < OP_LAYOUTS; layout++) {
+            s.logits = op_layout_copy(&s.t, &logits, layout);
+            s.dlogits = ebb_view_upper_half(&s.logits);
+            assert_runs(&s, saved);
+            assert_memory_equal(sums_of(&s), &sums, sizeof sums);
+            assert_true(op_layout_same(&s.t, &s.dlogits, &dlogits));
+            op_test_drop_last(&s.t);
+        }
+        op_test_end(&s.t);
+    }
+}
+
 static void long_aligned_rows_agree_with_the_formula(void **state)
 {
     (void)state;
@@ -888,6 +928,16 @@ static void views_of_the_wrong_shape_or_type_are_named(void **state)
     args = args_of(&s);
     args.dlogits.dtype = EBB_I32;
     refuses(&s, EBB_OP_distill, &args, "the gradient is int32");
+    args = args_of(&s);
+    args.dlogits = args.logits;
+    args.dlogits.dtype = EBB_BF16; /* the lower half, with rows of half the length */
+    refuses(&s, EBB_OP_distill, &args, "distill: the bfloat16 gradient lies across the logits");
+    args.dlogits = ebb_view_upper_half(&args.logits);
+    args.dlogits.offset -= 2;
+    refuses(&s, EBB_OP_distill, &args, "the bfloat16 gradient lies across the logits, wanted all");
+    args.dlogits = args.logits;
+    args.dlogits.offset += args.logits.stride * 4;
+    refuses(&s, EBB_OP_distill, &args, "the float32 gradient lies across the logits");
     struct ebb_distill_topk topk = topk_args_of(&s);
     topk.ids.dtype = EBB_F32;
     refuses(&s, EBB_OP_distill_topk, &topk, "the ids are float32, wanted int32");
@@ -984,6 +1034,7 @@ int main(void)
         cmocka_unit_test(with_all_of_the_share_the_target_has_no_part),
         cmocka_unit_test(threads_in_place_and_loss_only_give_the_same_bits),
         cmocka_unit_test(any_layout_of_the_rows_gives_the_same_bits),
+        cmocka_unit_test(a_gradient_in_the_upper_half_of_the_rows_has_the_same_bits),
         cmocka_unit_test(long_aligned_rows_agree_with_the_formula),
         cmocka_unit_test(chunks_add_up_to_the_whole_and_dead_rows_are_left_alone),
         cmocka_unit_test(columns_behind_the_vocabulary_have_no_part),

@@ -13,6 +13,13 @@ static const struct {
 } op_layouts[] = {{0, false}, {4, false}, {1, false}, {2, false}, {0, true}};
 enum { OP_LAYOUTS = sizeof op_layouts / sizeof op_layouts[0] };
 
+/* Columns of rows in whose upper half a gradient is written: few, and around the chunks and batches
+ * that backends take at a time. */
+static const int64_t op_layout_cols[] = {1,    2,     5,     40,    511,   512,   513,  1023,
+                                         1024, 1025,  2049,  4095,  4096,  4097,  8191, 8192,
+                                         8193, 12287, 12289, 16383, 16384, 16385, 20001};
+enum { OP_LAYOUT_COLS = sizeof op_layout_cols / sizeof op_layout_cols[0] };
+
 /* A new tensor that has a view's elements. */
 static inline struct ebb_view op_layout_copy(struct op_test *t, const struct ebb_view *view,
                                              int layout)

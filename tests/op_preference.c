@@ -445,6 +445,31 @@ static void any_layout_of_the_rows_gives_the_same_bits(void **state)
     }
 }
 
+static void a_gradient_in_the_upper_half_of_the_rows_has_the_same_bits(void **state)
+{
+    (void)state;
+    for (int k = 0; k < 2 * OP_LAYOUT_COLS; k++) {
+        struct setup s;
+        int64_t vocab = op_layout_cols[k / 2];
+        struct size size = {2, vocab + k % 4, vocab, EBB_BF16, {1, 0}};
+        if (k % 2) size.lengths[0] = vocab < 1000 ? 60 : 3, size.lengths[1] = 2;
+        prepare(&s, &size);
+        choose(&s, EBB_PREFERENCE_SIGMOID);
+        run_all(&s);
+        if (k % 2) op_test_set(&s.t, &s.coefficient, 0, 1, 0); /* whose row is cleared */
+        run_backward(&s);
+        struct ebb_view logits = s.logits, dlogits = s.dlogits;
+        for (int layout = 0; layout < OP_LAYOUTS; layout++) {
+            s.logits = op_layout_copy(&s.t, &logits, layout);
+            s.dlogits = ebb_view_upper_half(&s.logits);
+            run_backward(&s);
+            assert_true(op_layout_same(&s.t, &s.dlogits, &dlogits));
+            op_test_drop_last(&s.t);
+        }
+        op_test_end(&s.t);
+    }
+}
+
 /* A view's rows from `start` on, `rows` of them. */
 static struct ebb_view part_of(const struct ebb_view *view, int64_t start, int64_t rows)
 {
@@ -779,6 +804,11 @@ static void views_that_do_not_fit_are_named(void **state)
     backward.dlogits.dtype = EBB_I32;
     refuses(&s, EBB_OP_label_logprob_backward, &backward, "the gradient is int32");
     backward = backward_args(&s);
+    backward.dlogits = ebb_view_upper_half(&backward.logits);
+    backward.dlogits.offset += 4;
+    refuses(&s, EBB_OP_label_logprob_backward, &backward,
+            "the bfloat16 gradient lies across the logits, wanted all of it elsewhere");
+    backward = backward_args(&s);
     backward.coefficient.dtype = EBB_BF16;
     refuses(&s, EBB_OP_label_logprob_backward, &backward, "label_logprob_backward: the labels'");
     struct ebb_preference_loss loss = loss_args(&s);
@@ -887,6 +917,7 @@ int main(void)
         cmocka_unit_test(ktos_z0_is_a_constant_and_never_negative),
         cmocka_unit_test(threads_and_in_place_give_the_same_bits),
         cmocka_unit_test(any_layout_of_the_rows_gives_the_same_bits),
+        cmocka_unit_test(a_gradient_in_the_upper_half_of_the_rows_has_the_same_bits),
         cmocka_unit_test(chunks_are_the_whole_and_dead_rows_are_left_alone),
         cmocka_unit_test(pairs_one_by_one_add_up_to_the_micro_batch),
         cmocka_unit_test(columns_behind_the_vocabulary_have_no_part),

@@ -94,8 +94,8 @@ enum ebb_status ebb_emit_weight_gradient(struct ebb_emitter *e, struct ebb_view 
 
 /* Matrices of one chunk of labels. */
 struct ebb_head {
-    struct ebb_matrix raw, h, dh;      /* [chunk, C] before and after the norm, gradient */
-    struct ebb_matrix logits, dlogits; /* [chunk, V] */
+    struct ebb_matrix raw, h, dh; /* [chunk, C] before and after the norm, gradient */
+    struct ebb_matrix logits;     /* [chunk, V]; then their gradient */
     int64_t chunk;
 };
 

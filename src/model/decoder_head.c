@@ -47,10 +47,16 @@ enum ebb_status ebb_head_open(struct ebb_emitter *e, bool train, struct ebb_head
     EBB_TRY(new_chunk(e, head, e->c->width, e->storage, "h", &head->h));
     EBB_TRY(new_chunk(e, head, e->c->vocab, EBB_F32, "logits", &head->logits));
     if (!train) return EBB_OK;
-    EBB_TRY(new_chunk(e, head, e->c->width, e->storage, "dh", &head->dh));
-    head->dlogits = head->logits;
-    if (e->storage == EBB_F32) return EBB_OK;
-    return new_chunk(e, head, e->c->vocab, e->storage, "dlogits", &head->dlogits);
+    return new_chunk(e, head, e->c->width, e->storage, "dh", &head->dh);
+}
+
+/* The gradient of chunk i's logits takes no memory of its own: losses write it over the logits. */
+static struct ebb_view gradient_view(const struct ebb_emitter *e, const struct ebb_head *head,
+                                     int64_t i)
+{
+    struct ebb_view logits = chunk_view(e, head, &head->logits, i);
+    if (!e->train) return ebb_view_none();
+    return e->storage == EBB_F32 ? logits : ebb_view_upper_half(&logits);
 }
 
 static struct ebb_view label_rows_view(const struct ebb_emitter *e)
@@ -81,8 +87,7 @@ enum ebb_status ebb_head_logits(struct ebb_emitter *e, const struct ebb_head *he
 
 static enum ebb_status head_backward(struct ebb_emitter *e, const struct ebb_head *head, int64_t i)
 {
-    struct ebb_view dlogits = chunk_view(e, head, &head->dlogits, i),
-                    dh = chunk_view(e, head, &head->dh, i);
+    struct ebb_view dlogits = gradient_view(e, head, i), dh = chunk_view(e, head, &head->dh, i);
     struct ebb_matmul args = {.a = dlogits,
                               .b = head_weight(e),
                               .bias = ebb_view_none(),
@@ -117,13 +122,6 @@ static struct ebb_view top_view(const struct ebb_emitter *e, const struct ebb_he
                                 int32_t tensor, enum ebb_dtype dtype)
 {
     return label_chunk(e, head, tensor, dtype, i * head->chunk, e->d->options.objective.top_k, i);
-}
-
-/* Where a loss puts its gradient. */
-static struct ebb_view gradient_view(const struct ebb_emitter *e, const struct ebb_head *head,
-                                     int64_t i)
-{
-    return e->train ? chunk_view(e, head, &head->dlogits, i) : ebb_view_none();
 }
 
 static enum ebb_status loss_of_targets(struct ebb_emitter *e, const struct ebb_head *head,
@@ -328,7 +326,7 @@ enum ebb_status ebb_head_emit_sequences(struct ebb_emitter *e, const struct ebb_
                                                   .targets = targets_view(e),
                                                   .label_rows = label_rows_view(e),
                                                   .coefficient = coefficient,
-                                                  .dlogits = chunk_view(e, &head, &head.dlogits, i),
+                                                  .dlogits = gradient_view(e, &head, i),
                                                   .vocab = e->c->vocab};
         EBB_TRY(ebb_build_op(e->b, EBB_OP_label_logprob_backward, &args));
         EBB_TRY(head_backward(e, &head, i));

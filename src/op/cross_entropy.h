@@ -12,10 +12,12 @@ extern "C" {
 #endif
 
 struct ebb_cross_entropy {
-    struct ebb_view logits;     /* in [R, V] fp32, label rows; overwritten where dlogits is it */
+    struct ebb_view logits;     /* in [R, V] fp32, label rows; dlogits may overwrite it */
     struct ebb_view targets;    /* in [1, T] int32 */
     struct ebb_view label_rows; /* in [1, T] int32: row i is about token label_rows[row0 + i] */
-    struct ebb_view dlogits;    /* out [=] [R, V] storage; may be logits; absent: loss only */
+    /* out [=] [R, V] storage; may be logits (fp32) or the upper half of each of its rows (bf16,
+     * ebb_view_upper_half); absent: loss only */
+    struct ebb_view dlogits;
     /* out [+=] struct ebb_sums as [1, sizeof] bytes: loss, labels and correct; rows are added in
      * ascending order (CUDA: in parts, then the parts). The first index wins a tie for the largest
      * logit. */

@@ -9,12 +9,12 @@
 
 enum { BLOCK = 512 }; /* rows whose losses are kept until they are added in order */
 
-/* d = exp(z - max) / sum, less 1 at the target. d may be z. */
+/* d = exp(z - max) / sum, less 1 at the target. d may lie in z's row (op/vocab_int.h). */
 static EBB_CLONES void write_gradient(const float *z, int64_t n, int64_t target, float max,
                                       float inverse, enum ebb_dtype dtype, void *d)
 {
     float p[EBB_CHUNK];
-    for (int64_t at = 0; at < n; at += EBB_CHUNK) {
+    for (int64_t at = ebb_last_chunk(n); at >= 0; at -= EBB_CHUNK) {
         int64_t count = n - at < EBB_CHUNK ? n - at : EBB_CHUNK;
         const float *from = z + at;
         for (int64_t j = 0; j < count; j++) p[j] = ebb_exp(from[j] - max) * inverse;
@@ -44,6 +44,7 @@ enum ebb_status ebb_cross_entropy_cpu(const struct ebb_op_env *env,
     EBB_ASSERT(logits->dtype == EBB_F32 && args->sums.cols == (int64_t)sizeof(struct ebb_sums));
     bool gradient = ebb_view_present(dlogits);
     EBB_ASSERT(!gradient || (dlogits->cols == logits->cols && dlogits->rows >= logits->rows));
+    EBB_ASSERT(!gradient || ebb_gradient_has_place(logits, dlogits));
     int64_t rows = ebb_view_rows(env, logits), vocab = logits->cols;
     EBB_ASSERT(rows == 0 || (vocab > 0 && logits->row0 + rows <= args->label_rows.cols));
     EBB_TRY(ebb_vocab_check_labels(env, "cross_entropy", &args->targets, &args->label_rows,

@@ -17,6 +17,7 @@ struct job {
     int64_t tokens;
     void *dlogits; /* or NULL */
     int64_t dstride;
+    bool overwrites; /* dlogits lies in the logits' rows */
     struct ebb_cross_entropy_row *rows;
 };
 
@@ -39,7 +40,7 @@ static __global__ void __launch_bounds__(EBB_VOCAB_THREADS, 3) row_kernel(struct
     }
     if (job.dlogits == NULL) return;
     T *d = (T *)job.dlogits + (int64_t)blockIdx.x * job.dstride;
-    ebb_write_softmax(row, facts.max, (float)(1.0 / facts.sum), 1.0f, target, d);
+    ebb_write_softmax(row, facts.max, (float)(1.0 / facts.sum), 1.0f, target, d, job.overwrites);
 }
 
 /* One block: each thread adds a run of rows, then the threads' sums are added in a fixed order. */
@@ -70,6 +71,7 @@ enum ebb_status ebb_cross_entropy_cuda(const struct ebb_op_env *env,
     const struct ebb_view *logits = &args->logits, *dlogits = &args->dlogits;
     EBB_ASSERT(logits->dtype == EBB_F32 && args->sums.cols == (int64_t)sizeof(struct ebb_sums));
     EBB_ASSERT(!ebb_present(dlogits) || dlogits->cols == logits->cols);
+    EBB_ASSERT(ebb_gradient_has_place(logits, dlogits));
     int64_t rows = ebb_view_rows(env, logits);
     if (rows == 0) return EBB_OK;
     const struct ebb_op_target target = {EBB_BACKEND_CUDA, 0};
@@ -84,6 +86,7 @@ enum ebb_status ebb_cross_entropy_cuda(const struct ebb_op_env *env,
     job.tokens = args->targets.cols;
     job.dlogits = ebb_view_data(env, dlogits);
     job.dstride = dlogits->stride;
+    job.overwrites = ebb_gradient_overwrites(logits, dlogits);
     job.rows = ebb_data<struct ebb_cross_entropy_row>(env, &args->scratch);
     job.aligned = ebb_quads_aligned(job.logits, job.stride, 4) &&
                   (job.dlogits == NULL || ebb_quads_aligned(job.dlogits, job.dstride, f32 ? 4 : 2));

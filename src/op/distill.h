@@ -77,11 +77,13 @@ struct ebb_distill_keys {
 };
 
 struct ebb_distill {
-    struct ebb_view logits;     /* in [R, V] fp32, label rows; overwritten where dlogits is it */
+    struct ebb_view logits;     /* in [R, V] fp32, label rows; dlogits may overwrite it */
     struct ebb_view teacher;    /* in [R, Vt] fp32: its logits, of the same rows */
     struct ebb_view targets;    /* in [1, T] int32 */
     struct ebb_view label_rows; /* in [1, T] int32: row i is about token label_rows[row0 + i] */
-    struct ebb_view dlogits;    /* out [=] [R, V] storage; may be logits; absent: loss only */
+    /* out [=] [R, V] storage; may be logits (fp32) or the upper half of each of its rows (bf16,
+     * ebb_view_upper_half); absent: loss only */
+    struct ebb_view dlogits;
     /* out [+=] struct ebb_sums as [1, sizeof] bytes: loss, its two parts, labels and correct (the
      * student's largest logit of `vocab` is the target's, the first of equals); rows are added in
      * ascending order (CUDA: in parts, then the parts). */
@@ -104,14 +106,16 @@ struct ebb_distill {
  * Where rounding (bf16: a part in 500 of each logarithm) brings the sum above 1, it is divided
  * away and the others are masked; so too with k = vocab, whatever the sum. */
 struct ebb_distill_topk {
-    struct ebb_view logits;     /* in [R, V] fp32; written to and restored, or dlogits */
+    struct ebb_view logits;     /* in [R, V] fp32; written to and restored, or overwritten */
     struct ebb_view ids;        /* in [R, k] int32 < vocab, no two of a row the same */
     struct ebb_view logprobs;   /* in [R, k] bf16 or fp32, descending */
     struct ebb_view targets;    /* in [1, T] int32 */
     struct ebb_view label_rows; /* in [1, T] int32 */
-    struct ebb_view dlogits;    /* out [=] [R, V] storage; may be logits; absent: loss only */
-    struct ebb_view sums;       /* out [+=] as above */
-    struct ebb_view scratch;    /* [1, ebb_distill_scratch()] bytes; absent where it is 0 */
+    /* out [=] [R, V] storage; may be logits (fp32) or the upper half of each of its rows (bf16,
+     * ebb_view_upper_half); absent: loss only */
+    struct ebb_view dlogits;
+    struct ebb_view sums;    /* out [+=] as above */
+    struct ebb_view scratch; /* [1, ebb_distill_scratch()] bytes; absent where it is 0 */
     struct ebb_distill_keys keys;
 };
 

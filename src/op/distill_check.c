@@ -4,6 +4,8 @@
 
 #include <math.h>
 
+#include "op/vocab_int.h"
+
 const char *ebb_divergence_name(enum ebb_divergence divergence)
 {
     static const char *const names[EBB_DIVERGENCES] = {"forward KL",        "reverse KL",
@@ -115,6 +117,10 @@ enum ebb_status ebb_distill_check(const struct ebb_op_env *env, const char *op,
                         (long long)logits->cols);
     if (dlogits->tensor >= 0 && dlogits->dtype != EBB_F32 && dlogits->dtype != EBB_BF16)
         return EBB_FAIL(env->ctx, EBB_FAILED, "%s: the gradient is %s, wanted float32 or bfloat16",
+                        op, ebb_dtype_name((enum ebb_dtype)dlogits->dtype));
+    if (!ebb_gradient_has_place(logits, dlogits))
+        return EBB_FAIL(env->ctx, EBB_FAILED,
+                        "%s: the %s gradient lies across the logits, wanted " EBB_GRADIENT_PLACES,
                         op, ebb_dtype_name((enum ebb_dtype)dlogits->dtype));
     int64_t rows = ebb_view_rows(env, logits);
     EBB_ASSERT(rows == 0 || logits->row0 + rows <= label_rows->cols);

@@ -192,7 +192,7 @@ EBB_VECTOR void add_plain(const struct plain_head *head, float share, const floa
     }
 }
 
-/* d may be z. */
+/* d may lie in z's row (op/vocab_int.h). */
 static EBB_CLONES void write_gradient(const struct ebb_distill_form *form,
                                       const struct head *student, const struct head *teacher,
                                       const struct plain_head *plain, const float *z,
@@ -201,7 +201,7 @@ static EBB_CLONES void write_gradient(const struct ebb_distill_form *form,
 {
     struct terms t;
     float g[EBB_CHUNK];
-    for (int64_t at = 0; at < form->vocab; at += EBB_CHUNK) {
+    for (int64_t at = ebb_last_chunk(form->vocab); at >= 0; at -= EBB_CHUNK) {
         int64_t count = form->vocab - at < EBB_CHUNK ? form->vocab - at : EBB_CHUNK;
         memset(g, 0, sizeof g);
         if (form->kd > 0) {
@@ -377,13 +377,14 @@ static EBB_CLONES void sum_classes(const struct ebb_distill_form *form, int64_t 
     }
 }
 
-/* The gradient of all tokens as if they were among the others: `slope` is theirs together. */
+/* The gradient of all tokens as if they were among the others: `slope` is theirs together. d may
+ * lie in z's row. */
 static EBB_CLONES void write_others(const struct ebb_distill_form *form,
                                     const struct others *others, const struct plain_head *plain,
                                     const float *z, float slope, enum ebb_dtype dtype, void *d)
 {
     float g[EBB_CHUNK], factor = form->kd_slope * slope * others->share;
-    for (int64_t at = 0; at < form->vocab; at += EBB_CHUNK) {
+    for (int64_t at = ebb_last_chunk(form->vocab); at >= 0; at -= EBB_CHUNK) {
         int64_t count = form->vocab - at < EBB_CHUNK ? form->vocab - at : EBB_CHUNK;
         const float *from = z + at;
         memset(g, 0, sizeof g);
@@ -411,7 +412,7 @@ static void write_topk(const struct ebb_distill_form *form, const struct topk *t
 
 static struct row_result topk_row(const struct ebb_distill_form *form, const struct topk *top,
                                   float *z, int64_t cols, int64_t target, enum ebb_dtype dtype,
-                                  void *gradient)
+                                  void *gradient, bool overwrites)
 {
     struct row_result result;
     struct terms t;
@@ -439,7 +440,7 @@ static struct row_result topk_row(const struct ebb_distill_form *form, const str
         write_topk(form, top, &plain, saved, &t, (float)slopes, dtype, gradient);
         ebb_vocab_clear(dtype, gradient, n, cols);
     }
-    if (gradient != z) restore(top, z, saved);
+    if (!overwrites) restore(top, z, saved);
     return result;
 }
 
@@ -509,6 +510,7 @@ enum ebb_status ebb_distill_topk_cpu(const struct ebb_op_env *env,
         EBB_TRY(check_label(env, &top, logits->row0 + i, form.vocab));
     }
     bool gradient = ebb_view_present(dlogits);
+    bool overwrites = ebb_gradient_overwrites(logits, dlogits);
     const int32_t *targets = ebb_view_data(env, &args->targets);
     const int32_t *label_rows =
         (const int32_t *)ebb_view_data(env, &args->label_rows) + logits->row0;
@@ -521,7 +523,7 @@ enum ebb_status ebb_distill_topk_cpu(const struct ebb_op_env *env,
             struct topk top = topk_of(env, args, row);
             results[i] = topk_row(&form, &top, ebb_view_row(env, logits, row), logits->cols,
                                   targets[label_rows[row]], ebb_view_dtype(dlogits),
-                                  gradient ? ebb_view_row(env, dlogits, row) : NULL);
+                                  gradient ? ebb_view_row(env, dlogits, row) : NULL, overwrites);
         }
         add_rows(results, count, ebb_view_data(env, &args->sums));
     }

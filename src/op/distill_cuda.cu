@@ -47,6 +47,7 @@ struct job {
     int64_t tokens;
     void *dlogits; /* or NULL */
     int64_t dstride;
+    bool overwrites; /* dlogits lies in the logits' rows */
     struct ebb_distill_row *rows;
 };
 
@@ -156,6 +157,24 @@ static __device__ void combine(const struct ebb_distill_form &form, const struct
     if (form.kd > 0) row->loss += form.kd * row->divergence;
 }
 
+/* The batches of a pass that writes a gradient: as many for each thread. */
+struct gradient_pass {
+    int32_t first, step, batches; /* quads from batch to batch */
+};
+
+/* It goes backwards where it must, and else forwards, after a pass that went backwards. */
+template <typename T, int N>
+static __device__ __forceinline__ struct gradient_pass gradient_pass(int32_t cols, bool overwrites)
+{
+    const int32_t step = ebb_quad_step<N>();
+    struct gradient_pass pass = {(int32_t)threadIdx.x, step, (cols - 1) / 4 / step + 1};
+    if (sizeof(T) < sizeof(float) && overwrites) {
+        pass.first = ebb_last_quad<N>(cols);
+        pass.step = -step;
+    }
+    return pass;
+}
+
 /* What both heads say of the row that a block has. */
 struct pair {
     struct ebb_vocab_row z, teacher_z;
@@ -187,14 +206,15 @@ static __device__ void sum_terms(const struct ebb_distill_form &form, const stru
     *slopes = ebb_block_sum(slope, exchange->doubles);
 }
 
-/* d may be z. */
+/* d may lie in z's row. */
 template <typename T, enum ebb_distill_kind KIND>
 static __device__ void write_gradient(const struct ebb_distill_form &form, const struct pair &pair,
-                                      const struct plain_head &plain, float slopes, T *d)
+                                      const struct plain_head &plain, float slopes, T *d,
+                                      bool overwrites)
 {
     bool kd = form.kd > 0, ce = form.ce > 0;
-    for (int32_t quad = (int32_t)threadIdx.x; 4 * quad < pair.z.cols;
-         quad += ebb_quad_step<QUADS>()) {
+    struct gradient_pass pass = gradient_pass<T, QUADS>(pair.z.cols, overwrites);
+    for (int32_t quad = pass.first; pass.batches > 0; pass.batches--, quad += pass.step) {
         float z[BATCH], teacher_z[BATCH];
         ebb_load_quads<QUADS>(pair.z, quad, z);
         ebb_load_quads<QUADS>(pair.teacher_z, quad, teacher_z);
@@ -208,6 +228,7 @@ static __device__ void write_gradient(const struct ebb_distill_form &form, const
             if (ce) g += form.ce_slope * plain_slope(plain, z[e], ebb_column(quad, e));
             z[e] = g;
         }
+        ebb_batch_is_read<T>(overwrites);
         ebb_store_quads<QUADS>(pair.z, d, quad, z);
     }
 }
@@ -250,7 +271,7 @@ static __global__ void __launch_bounds__(THREADS, 2)
     if (threadIdx.x == 0) job.rows[blockIdx.x] = row;
     if (job.dlogits == NULL) return;
     T *d = (T *)job.dlogits + (int64_t)blockIdx.x * job.dstride;
-    write_gradient<T, KIND>(form, pair, plain, (float)slopes, d);
+    write_gradient<T, KIND>(form, pair, plain, (float)slopes, d, job.overwrites);
     ebb_clear_columns(d, job.vocab, job.cols);
 }
 
@@ -319,12 +340,12 @@ template <typename T> static __device__ void spoil(const struct job &job)
 }
 
 /* The gradient of all tokens as if they were among the others, whose slope together is `slope`;
- * then that of the k. z has the k masked; d may be z. */
+ * then that of the k. z has the k masked; d may lie in its row. */
 template <typename T>
 static __device__ void write_topk(const struct ebb_distill_form &form, const struct topk &top,
                                   const struct head &student, const struct plain_head &plain,
                                   const struct others &others, float slopes,
-                                  const struct ebb_vocab_row &row, T *d)
+                                  const struct ebb_vocab_row &row, T *d, bool overwrites)
 {
     bool kd = form.kd > 0, ce = form.ce > 0;
     float factor = 0;
@@ -332,8 +353,8 @@ static __device__ void write_topk(const struct ebb_distill_form &form, const str
         struct term t = topk_term(form, top, student, others, top.k);
         factor = form.kd_slope * (t.slope - t.q * slopes) * others.share;
     }
-    for (int32_t quad = (int32_t)threadIdx.x; 4 * quad < row.cols;
-         quad += ebb_quad_step<EBB_QUADS>()) {
+    struct gradient_pass pass = gradient_pass<T, EBB_QUADS>(row.cols, overwrites);
+    for (int32_t quad = pass.first; pass.batches > 0; pass.batches--, quad += pass.step) {
         float z[EBB_BATCH];
         ebb_load_quads<EBB_QUADS>(row, quad, z);
 #pragma unroll
@@ -342,6 +363,7 @@ static __device__ void write_topk(const struct ebb_distill_form &form, const str
             if (ce) g += form.ce_slope * plain_slope(plain, z[e], ebb_column(quad, e));
             z[e] = g;
         }
+        ebb_batch_is_read<T>(overwrites);
         ebb_store_quads<EBB_QUADS>(row, d, quad, z);
     }
     __syncthreads();
@@ -422,10 +444,10 @@ static __global__ void __launch_bounds__(THREADS, 2)
     if (threadIdx.x == 0) job.rows[blockIdx.x] = row;
     if (job.dlogits != NULL) {
         T *d = (T *)job.dlogits + (int64_t)blockIdx.x * job.dstride;
-        write_topk(form, top, student, plain, others, slopes, z, d);
+        write_topk(form, top, student, plain, others, slopes, z, d, job.overwrites);
         ebb_clear_columns(d, z.cols, job.cols);
     }
-    if (job.dlogits == (void *)job.logits) return;
+    if (job.overwrites) return;
     __syncthreads();
     for (int64_t i = threadIdx.x; i < top.k; i += blockDim.x) writable[top.ids[i]] = saved[i];
 }
@@ -484,6 +506,7 @@ static struct job job_of(const struct ebb_op_env *env, const struct ebb_view *lo
     job.label_rows = ebb_data<const int32_t>(env, label_rows) + logits->row0;
     job.dlogits = ebb_view_data(env, dlogits);
     job.dstride = dlogits->stride;
+    job.overwrites = ebb_gradient_overwrites(logits, dlogits);
     job.rows = ebb_data<struct ebb_distill_row>(env, scratch);
     job.aligned = ebb_quads_aligned(job.logits, job.stride, 4) &&
                   (job.dlogits == NULL ||

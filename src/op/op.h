@@ -106,6 +106,19 @@ static inline struct ebb_view ebb_view_none(void)
     return view;
 }
 
+/* Where a bf16 matrix lies that takes the place of an fp32 one: in the upper half of each of its
+ * rows. With V columns element j begins at byte 2 V + 2 j of a row, which is column (V + j) / 2 of
+ * the fp32 row and never before column j: who writes a row from its last column to its first has
+ * read by then what a write destroys. */
+static inline struct ebb_view ebb_view_upper_half(const struct ebb_view *f32)
+{
+    struct ebb_view half = *f32;
+    half.dtype = EBB_BF16;
+    half.offset += 2 * f32->cols;
+    half.stride = 2 * f32->stride;
+    return half;
+}
+
 /* ---- the list as data ---- */
 
 enum { EBB_OP_VIEWS = 12 }; /* at most */

@@ -129,12 +129,14 @@ enum ebb_status ebb_preference_loss_cpu(const struct ebb_op_env *env,
 /* d_j = coefficient ([j = target] - softmax(z)_j) for j < vocab, 0 in the columns behind. A label
  * whose coefficient is 0 has zeros, whatever its logits are. */
 struct ebb_label_logprob_backward {
-    struct ebb_view logits;      /* in [R, V] fp32, label rows; overwritten where dlogits is it */
+    struct ebb_view logits;      /* in [R, V] fp32, label rows; dlogits may overwrite it */
     struct ebb_view targets;     /* in [1, T] int32 */
     struct ebb_view label_rows;  /* in [1, T] int32 */
     struct ebb_view coefficient; /* in [1, T] fp32, by the label's number */
-    struct ebb_view dlogits;     /* out [=] [R, V] storage; may be logits */
-    int64_t vocab;               /* as forward's */
+    /* out [=] [R, V] storage; may be logits (fp32) or the upper half of each of its rows (bf16,
+     * ebb_view_upper_half) */
+    struct ebb_view dlogits;
+    int64_t vocab; /* as forward's */
 };
 
 enum ebb_status ebb_label_logprob_backward_cpu(const struct ebb_op_env *env,

@@ -4,6 +4,8 @@
 
 #include <assert.h>
 
+#include "op/vocab_int.h"
+
 static const char *const names[] = {"sigmoid", "ipo", "hinge", "orpo", "simpo", "kto"};
 static_assert(sizeof names / sizeof names[0] == EBB_PREFERENCES, "a name for each loss");
 
@@ -53,6 +55,11 @@ enum ebb_status ebb_preference_check_gradient(const struct ebb_op_env *env,
     if (dlogits->dtype != EBB_F32 && dlogits->dtype != EBB_BF16)
         return EBB_FAIL(env->ctx, EBB_FAILED,
                         "label_logprob_backward: the gradient is %s, wanted float32 or bfloat16",
+                        dtype_of(dlogits));
+    if (!ebb_gradient_has_place(logits, dlogits))
+        return EBB_FAIL(env->ctx, EBB_FAILED,
+                        "label_logprob_backward: the %s gradient lies across the logits, "
+                        "wanted " EBB_GRADIENT_PLACES,
                         dtype_of(dlogits));
     return EBB_OK;
 }

@@ -40,13 +40,13 @@ enum ebb_status ebb_label_logprob_cpu(const struct ebb_op_env *env,
 
 /* ---- their gradient ---- */
 
-/* d may be z. */
+/* d may lie in z's row (op/vocab_int.h). */
 static EBB_CLONES void write_gradient(const float *z, int64_t vocab, int64_t target,
                                       float coefficient, enum ebb_dtype dtype, void *d)
 {
     float g[EBB_CHUNK], max = ebb_vocab_max(z, vocab);
     float share = (float)(1.0 / ebb_vocab_sum_exp(z, vocab, max, 1.0f));
-    for (int64_t at = 0; at < vocab; at += EBB_CHUNK) {
+    for (int64_t at = ebb_last_chunk(vocab); at >= 0; at -= EBB_CHUNK) {
         int64_t count = vocab - at < EBB_CHUNK ? vocab - at : EBB_CHUNK;
         const float *from = z + at;
         for (int64_t j = 0; j < count; j++) g[j] = ebb_exp(from[j] - max) * share;

@@ -19,6 +19,7 @@ struct rows {
     bool aligned;                        /* the rows of logits, and of their gradient */
     const int32_t *targets, *label_rows; /* the latter from the first row's label on */
     int64_t tokens;
+    bool overwrites; /* the gradient lies in the logits' rows */
 };
 
 /* The target of the block's row; -1: there is none. */
@@ -58,7 +59,8 @@ static __global__ void __launch_bounds__(EBB_VOCAB_THREADS, 3)
     if (target < 0) coefficient = NAN;
     struct ebb_row_part part = ebb_read_row(row, 1.0f, false);
     struct ebb_row_facts facts = ebb_row_facts(part, 1.0f, false, &exchange);
-    ebb_write_softmax(row, facts.max, (float)(1.0 / facts.sum), -coefficient, target, d);
+    ebb_write_softmax(row, facts.max, (float)(1.0 / facts.sum), -coefficient, target, d,
+                      rows.overwrites);
     ebb_clear_columns(d, row.cols, rows.cols);
 }
 
@@ -205,6 +207,7 @@ static struct rows rows_of(const struct ebb_op_env *env, const struct ebb_view *
     rows.targets = ebb_data<const int32_t>(env, targets);
     rows.label_rows = ebb_data<const int32_t>(env, label_rows) + logits->row0;
     rows.tokens = targets->cols;
+    rows.overwrites = false;
     return rows;
 }
 
@@ -234,6 +237,7 @@ enum ebb_status ebb_label_logprob_backward_cuda(const struct ebb_op_env *env,
     struct rows rows = rows_of(env, logits, &args->targets, &args->label_rows, args->vocab);
     const float *coefficient = ebb_data<const float>(env, &args->coefficient) + logits->row0;
     bool f32 = dlogits->dtype == EBB_F32;
+    rows.overwrites = ebb_gradient_overwrites(logits, dlogits);
     rows.aligned &= ebb_quads_aligned(ebb_view_data(env, dlogits), dlogits->stride, f32 ? 4 : 2);
     if (f32)
         backward_kernel<<<ebb_blocks(count), EBB_VOCAB_THREADS, 0, ebb_stream(env)>>>(

@@ -30,6 +30,12 @@ extern "C" {
 
 enum { EBB_CHUNK = 1024 }; /* floats */
 
+/* Where the last chunk of n > 0 floats begins. */
+static inline int64_t ebb_last_chunk(int64_t n)
+{
+    return (n - 1) / EBB_CHUNK * EBB_CHUNK;
+}
+
 /* Vectors of 16, lowered to whatever the instruction set has: that fixes the order of sums.
  * Never passed by value. */
 typedef float ebb_lanes __attribute__((vector_size(64), aligned(4), may_alias));

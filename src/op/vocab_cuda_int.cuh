@@ -4,7 +4,10 @@
  * A thread takes a few of its quads at once, so that as many loads are under way; behind the last
  * column everything counts as -inf, which adds nothing. Where rows are aligned a quad is one load,
  * elsewhere four: what is done with it is the same, so the bits hang on the row alone. As a column
- * is the same thread's in every pass, a gradient may overwrite the logits that it is made of.
+ * is the same thread's in every pass, an fp32 gradient may overwrite the logits that it is made of.
+ * One in the upper half of their rows (op/vocab_int.h) overwrites other threads' columns too,
+ * behind the batch or in it: its pass goes backwards, and a block writes a batch when all of it is
+ * read.
  *
  * All rows of a call are read at the same time, and are more than the L2 cache holds: the next pass
  * finds there only what the last one ended with. So a pass goes backwards after one that does not.
@@ -13,6 +16,7 @@
 #define EBB_OP_VOCAB_CUDA_INT_H
 
 #include "op/cuda_int.cuh"
+#include "op/vocab_int.h"
 
 enum {
     EBB_VOCAB_THREADS = 512,
@@ -62,7 +66,8 @@ template <int QUADS> static __host__ __device__ constexpr int32_t ebb_quad_step(
     return QUADS * EBB_VOCAB_THREADS;
 }
 
-/* Where the thread begins that goes backwards; it may have nothing there. */
+/* Where the thread begins that goes backwards; it may have nothing there. All threads have as many
+ * batches so. */
 template <int QUADS> static __device__ __forceinline__ int32_t ebb_last_quad(int32_t cols)
 {
     const int32_t step = ebb_quad_step<QUADS>();
@@ -253,11 +258,20 @@ static __device__ bool ebb_target_is_first(const struct ebb_vocab_row &row,
 
 /* ---- gradients ---- */
 
-/* d = factor (share exp(z - max) - [j = target]); target < 0: there is none. d may be z. */
+/* Where a gradient lies in the logits' rows (op/vocab_int.h), a block has read a batch before any
+ * of its threads writes there. All threads, between the two. An fp32 gradient needs no such wait: a
+ * thread overwrites only columns of its own. */
+template <typename T> static __device__ __forceinline__ void ebb_batch_is_read(bool overwrites)
+{
+    if (sizeof(T) < sizeof(float) && overwrites) __syncthreads();
+}
+
+/* d = factor (share exp(z - max) - [j = target]); target < 0: there is none. d may lie in z's
+ * row: `overwrites`. */
 template <typename T>
 static __device__ __forceinline__ void ebb_write_softmax(const struct ebb_vocab_row &row, float max,
                                                          float share, float factor, int64_t target,
-                                                         T *d)
+                                                         T *d, bool overwrites)
 {
     float chosen = target >= 0 ? row.z[target] : 0.0f;
     /* Every thread has read what others need before any of them writes. */
@@ -268,6 +282,7 @@ static __device__ __forceinline__ void ebb_write_softmax(const struct ebb_vocab_
         ebb_load_quads<EBB_QUADS>(row, quad, x);
 #pragma unroll
         for (int e = 0; e < EBB_BATCH; e++) x[e] = expf(x[e] - max) * share * factor;
+        ebb_batch_is_read<T>(overwrites);
         ebb_store_quads<EBB_QUADS>(row, d, quad, x);
     }
     if (target >= 0 && target / 4 % EBB_VOCAB_THREADS == threadIdx.x) /* whose column it is */
