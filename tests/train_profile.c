@@ -6,6 +6,7 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "train/profile.h"
 
 static int open_dir(void **state)
@@ -187,6 +188,25 @@ static void a_short_run_counts_the_steps_that_it_has(void **state)
     run_close(&run);
 }
 
+/* What ceilings take is not the run's: people read tokens a second from the two. */
+static void the_time_of_ceilings_is_not_the_run_s(void **state)
+{
+    struct run run;
+    const struct run_options o = {.batch = 400, .samples = 400, .profile = true};
+    run_open(&run, &o, (const char *)*state, NULL);
+    run.request.max_steps = 2;
+    double start = ebb_clock_seconds();
+    run_must(&run);
+    double wall = ebb_clock_seconds() - start;
+    json_t *profile = read_profile(&run);
+    double rate = run_number(json_object_get(profile, "ceilings"), "device_bytes_per_second");
+    assert_true(rate > 0); /* five rounds of 30 ms and more, for one of the ceilings alone */
+    if (!(run.result.seconds > 0 && run.result.seconds < wall - 0.1))
+        fail_msg("%g s of %g s", run.result.seconds, wall);
+    json_decref(profile);
+    run_close(&run);
+}
+
 /* Programs of a teacher and an engine that was measured before. */
 static void distillation_counts_the_teacher_too(void **state)
 {
@@ -346,6 +366,24 @@ static void the_table_has_a_line_a_part_and_copies_where_there_are_any(void **st
     ebb_ctx_free(ctx);
 }
 
+static void the_table_says_what_it_lacks(void **state)
+{
+    (void)state;
+    struct ebb_ctx *ctx = ebb_ctx_create();
+    struct ebb_str text = {0};
+    struct ebb_profile_step step = {.steps = 1, .seconds = 0.5};
+    const struct ebb_ceilings none = {.flops = 0};
+    const char *wanted = "where a step's time goes (mean of 1 step, warm-up included)\n"
+                         "  part                           time    share          rate\n"
+                         "  matmul                   500.000 ms  100.0 %   600 TFLOP/s\n";
+    step.parts[EBB_PROFILE_MATMUL] =
+        (struct ebb_profile_time){.seconds = 0.5, .flops = 300e12, .bytes = 1};
+    run_ok(ctx, ebb_profile_table(ctx, &step, &none, &text), "table");
+    assert_memory_equal(text.data, wanted, strlen(wanted));
+    ebb_str_free(ctx, &text);
+    ebb_ctx_free(ctx);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -353,11 +391,13 @@ int main(void)
         CASE(a_run_is_the_same_with_a_profile),
         CASE(parts_add_up_to_the_step_and_copies_to_the_metrics),
         CASE(a_short_run_counts_the_steps_that_it_has),
+        CASE(the_time_of_ceilings_is_not_the_run_s),
         CASE(distillation_counts_the_teacher_too),
         CASE(ceilings_leave_what_must_stay_as_it_is),
         CASE(a_run_that_a_signal_ends_has_a_profile_without_ceilings),
         CASE(running_out_of_memory_is_an_error_and_nothing_else),
         cmocka_unit_test(the_table_has_a_line_a_part_and_copies_where_there_are_any),
+        cmocka_unit_test(the_table_says_what_it_lacks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

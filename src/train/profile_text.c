@@ -214,18 +214,26 @@ static enum ebb_status add_ceilings(struct ebb_ctx *ctx, const struct ebb_ceilin
     return between[0] == ',' ? ebb_str_addf(ctx, text, "\n") : EBB_OK;
 }
 
+/* Which steps the table is of, and its columns: "of ceiling" only where a ceiling is known. */
+static enum ebb_status add_head(struct ebb_ctx *ctx, const struct ebb_profile_step *step,
+                                const struct ebb_ceilings *c, struct ebb_str *text)
+{
+    char which[64] = ", warm-up included";
+    bool known = c->flops > 0 || c->bytes > 0 || c->out_bytes > 0 || c->in_bytes > 0;
+    if (step->left_out > 0)
+        snprintf(which, sizeof which, " without the first %d", (int)step->left_out);
+    EBB_TRY(ebb_str_addf(ctx, text, "where a step's time goes (mean of %lld step%s%s)\n",
+                         (long long)step->steps, step->steps == 1 ? "" : "s", which));
+    return ebb_str_addf(ctx, text, "  %-20s %14s %8s  %12s%s\n", "part", "time", "share", "rate",
+                        known ? "  of ceiling" : "");
+}
+
 /* Copies have lines only where there are any: on COMPUTE's time line, or beside it. */
 enum ebb_status ebb_profile_table(struct ebb_ctx *ctx, const struct ebb_profile_step *step,
                                   const struct ebb_ceilings *ceilings, struct ebb_str *text)
 {
-    char left_out[64] = "";
     bool beside = false;
-    if (step->left_out > 0)
-        snprintf(left_out, sizeof left_out, " without the first %d", (int)step->left_out);
-    EBB_TRY(ebb_str_addf(ctx, text, "where a step's time goes (mean of %lld step%s%s)\n",
-                         (long long)step->steps, step->steps == 1 ? "" : "s", left_out));
-    EBB_TRY(ebb_str_addf(ctx, text, "  %-20s %14s %8s  %12s%12s\n", "part", "time", "share", "rate",
-                         "of ceiling"));
+    EBB_TRY(add_head(ctx, step, ceilings, text));
     for (int i = 0; i < EBB_PROFILE_COUNT; i++) {
         const struct ebb_profile_time *part = &step->parts[i];
         bool copy = i == EBB_PROFILE_COPY_OUT || i == EBB_PROFILE_COPY_IN;

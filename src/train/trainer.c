@@ -609,12 +609,12 @@ enum ebb_status ebb_trainer_run(struct ebb_ctx *ctx, const struct ebb_trainer_re
         status = loop(&t);
         if (status == EBB_OK) status = load_best(&t);
         if (status == EBB_OK) status = ebb_result_save(ctx, request);
+        fill_result(&t, result); /* before ceilings are measured, whose time is not the run's */
         if (status == EBB_OK || status == EBB_INTERRUPTED) {
             enum ebb_status reported = report_profile(&t, status == EBB_OK);
             if (status == EBB_OK) status = reported;
         }
         if (status == EBB_DEVICE) tell_what_is_kept(&t);
-        fill_result(&t, result);
         enum ebb_status noted = ebb_run_record_end(t.run, status, t.state.step, result);
         if (status == EBB_OK) status = noted;
     }
