@@ -11,6 +11,7 @@
 #include "op/embed.h"
 #include "op/matmul.h"
 #include "op/rmsnorm.h"
+#include "op/rotary.h"
 #include "op/rows.h"
 #include "op/work.h"
 
@@ -143,6 +144,36 @@ static void a_result_that_is_set_is_only_written(void **state)
     expect(count(&step, NULL, EBB_OP_rmsnorm_backward, &norm), 0, 2 * (3 * 5 * 32 + 32));
 }
 
+static void a_label_has_the_size_of_a_view_that_is_there(void **state)
+{
+    (void)state;
+    char label[EBB_OP_LABEL];
+    const struct ebb_view none = ebb_view_none();
+    const struct ebb_rotary_backward rotary = {
+        .x = none, /* which only norms need */
+        .positions = view(EBB_I32, EBB_EXTENT_FIXED, 1, 64),
+        .table = view(EBB_F32, EBB_EXTENT_FIXED, 64, 16),
+        .q_norm = none,
+        .k_norm = none,
+        .dy = view(EBB_BF16, EBB_EXTENT_TOKENS, 8, 32),
+        .dq_norm = none,
+        .dk_norm = none,
+        .scratch = none};
+    ebb_op_label(EBB_OP_rotary_backward, &rotary, label);
+    assert_string_equal(label, "rotary_backward [8, 32]");
+    const struct ebb_attention_cached cached = {.q = none,
+                                                .k = view(EBB_F32, EBB_EXTENT_FIXED, 100, 16),
+                                                .v = none,
+                                                .o = none,
+                                                .scratch = none};
+    ebb_op_label(EBB_OP_attention_cached, &cached, label);
+    assert_string_equal(label, "attention_cached [100, 16]");
+    const struct ebb_copy_rows copy = {.x = view(EBB_F32, EBB_EXTENT_TOKENS, 8, 32),
+                                       .y = view(EBB_F32, EBB_EXTENT_TOKENS, 8, 32)};
+    ebb_op_label(EBB_OP_copy_rows, &copy, label);
+    assert_string_equal(label, "copy_rows [8, 32]");
+}
+
 static void ops_without_live_rows_do_nothing(void **state)
 {
     (void)state;
@@ -160,6 +191,7 @@ int main(void)
         cmocka_unit_test(attention_on_a_cache_counts_what_is_in_it),
         cmocka_unit_test(what_is_looked_up_counts_by_the_look),
         cmocka_unit_test(a_result_that_is_set_is_only_written),
+        cmocka_unit_test(a_label_has_the_size_of_a_view_that_is_there),
         cmocka_unit_test(ops_without_live_rows_do_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -162,11 +162,29 @@ struct ebb_op_work ebb_op_work(const struct ebb_op_env *env, enum ebb_op op, con
 
 /* ---- labels ---- */
 
+static bool is_there(const struct ebb_view *view)
+{
+    return view->tensor >= 0 && view->rows > 0;
+}
+
+/* The view that stands for an op's size: the first one, and where an op is without it (rotary's
+ * backward without norms), its main one or the first that is there. */
+static const struct ebb_view *label_view(enum ebb_op op, const void *args)
+{
+    const struct ebb_view *views = (const struct ebb_view *)args;
+    const struct lookup *lookup = lookup_of(op);
+    if (!is_there(&views[0]) && lookup && is_there(&views[lookup->main]))
+        return &views[lookup->main];
+    for (int i = 0; i < ebb_op_info(op)->views; i++)
+        if (is_there(&views[i])) return &views[i];
+    return views;
+}
+
 void ebb_op_label(enum ebb_op op, const void *args, char label[EBB_OP_LABEL])
 {
     static const char *const forms[] = {"NT", "NN", "TN"};
-    const struct ebb_view *view = (const struct ebb_view *)args;
     if (op != EBB_OP_matmul) {
+        const struct ebb_view *view = label_view(op, args);
         snprintf(label, EBB_OP_LABEL, "%s [%lld, %lld]", ebb_op_info(op)->name,
                  (long long)view->rows, (long long)view->cols);
         return;
