@@ -171,6 +171,23 @@ static void sizes_and_times_are_shown_for_people(void **state)
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
         assert_string_equal(ebb_text_bytes(sizes[i].bytes, out, sizeof out), sizes[i].text);
     static const struct {
+        int64_t a, b;
+        const char *a_text, *b_text;
+    } pairs[] = {
+        {INT64_C(3) << 30, INT64_C(1) << 30, "3 GiB", "1 GiB"},
+        {INT64_C(1411) << 20, (INT64_C(14052) << 20) / 10, "1411 MiB", "1405.2 MiB"},
+        {(INT64_C(1411) << 20) + 1, INT64_C(1411) << 20, "1479540737 B", "1479540736 B"},
+        {INT64_C(1411) << 20, INT64_C(1411) << 20, "1.4 GiB", "1.4 GiB"},
+        {(INT64_C(1) << 20) + 9, (INT64_C(1) << 20) - 1, "1048585 B", "1048575 B"},
+        {5, 6, "5 B", "6 B"},
+    };
+    char other[32];
+    for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++) {
+        ebb_text_bytes_apart(pairs[i].a, pairs[i].b, out, other, sizeof out);
+        assert_string_equal(out, pairs[i].a_text);
+        assert_string_equal(other, pairs[i].b_text);
+    }
+    static const struct {
         double seconds;
         const char *text;
     } times[] = {

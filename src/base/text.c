@@ -169,21 +169,43 @@ bool ebb_text_size(const char *text, int64_t *bytes)
 
 /* ---- text from numbers ---- */
 
-const char *ebb_text_bytes(int64_t bytes, char *out, size_t out_bytes)
+static const char *const size_names[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+enum { SIZE_NAMES = sizeof size_names / sizeof size_names[0] };
+
+static const char *text_in_unit(int64_t bytes, int unit, char *out, size_t out_bytes)
 {
-    static const char *const names[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
-    double value = fabs((double)bytes);
-    size_t at = 0;
-    /* 1023.95 would be shown as 1024.0, so it already belongs to the next unit. */
-    while (at + 1 < sizeof names / sizeof names[0] && value >= (at == 0 ? 1024.0 : 1023.95)) {
-        value /= 1024.0;
-        at++;
-    }
-    double tenths = round(value * 10.0);
+    double tenths = round(fabs(ldexp((double)bytes, -10 * unit)) * 10.0);
     bool whole = fmod(tenths, 10.0) == 0.0;
     snprintf(out, out_bytes, "%s%.*f %s", bytes < 0 ? "-" : "", whole ? 0 : 1, tenths / 10.0,
-             names[at]);
+             size_names[unit]);
     return out;
+}
+
+static int unit_of(int64_t bytes)
+{
+    double value = fabs((double)bytes);
+    int unit = 0;
+    /* 1023.95 would be shown as 1024.0, so it already belongs to the next unit. */
+    while (unit + 1 < SIZE_NAMES && value >= (unit == 0 ? 1024.0 : 1023.95)) {
+        value /= 1024.0;
+        unit++;
+    }
+    return unit;
+}
+
+const char *ebb_text_bytes(int64_t bytes, char *out, size_t out_bytes)
+{
+    return text_in_unit(bytes, unit_of(bytes), out, out_bytes);
+}
+
+void ebb_text_bytes_apart(int64_t a, int64_t b, char *a_out, char *b_out, size_t out_bytes)
+{
+    ebb_text_bytes(a, a_out, out_bytes);
+    ebb_text_bytes(b, b_out, out_bytes);
+    for (int unit = unit_of(a) - 1; a != b && unit >= 0 && strcmp(a_out, b_out) == 0; unit--) {
+        text_in_unit(a, unit, a_out, out_bytes);
+        text_in_unit(b, unit, b_out, out_bytes);
+    }
 }
 
 const char *ebb_text_seconds(double seconds, char *out, size_t out_bytes)

@@ -34,6 +34,9 @@ bool ebb_text_bool(const char *text, bool *value); /* true/false, yes/no, on/off
 bool ebb_text_size(const char *text, int64_t *bytes);
 /* Writes "81.3 GiB", "512 KiB", "17 B" into `out`, which is returned. */
 const char *ebb_text_bytes(int64_t bytes, char *out, size_t out_bytes);
+/* Two sizes that are compared, each into `out_bytes`: in a smaller unit where they would read alike
+ * and are not ("1411 MiB", "1405.2 MiB"). */
+void ebb_text_bytes_apart(int64_t a, int64_t b, char *a_out, char *b_out, size_t out_bytes);
 /* Writes "1m 05s", "2h 03m", "0.8s". */
 const char *ebb_text_seconds(double seconds, char *out, size_t out_bytes);
 

@@ -136,9 +136,72 @@ static const char *foreign_text(const char *key)
     return NULL;
 }
 
-/* Neither a command nor a key: the nearest of both. */
+/* "sft memory": the group of a key on a command line, behind the first command that has it. The
+ * first word of a title names a group, in any case. */
+static void group_words(const struct ebb_option *option, char *out, size_t out_bytes)
+{
+    const char *title = ebb_option_group_title(option->group);
+    int command = 0;
+    while (!(option->commands & 1u << command)) command++;
+    snprintf(out, out_bytes, "%s %.*s", ebb_command_name((enum ebb_command)command),
+             (int)strcspn(title, " "), title);
+    for (char *c = out; *c; c++)
+        if (*c >= 'A' && *c <= 'Z') *c = (char)(*c - 'A' + 'a');
+}
+
+/* The name of a group of keys is no topic by itself: says how the group is shown. */
+static enum ebb_status fail_group(struct ebb_cli *cli, const char *name)
+{
+    size_t rows;
+    const struct ebb_option *table = ebb_option_table(&rows);
+    char words[64];
+    size_t i = 0;
+    while (i < rows && !ebb_option_group_is(table[i].group, name)) i++;
+    if (i == rows) return EBB_OK;
+    group_words(&table[i], words, sizeof words);
+    return EBB_FAIL(cli->ctx, EBB_BAD_CONFIG, "'%s' is a group of keys\ntry:   ebb help %s", name,
+                    words);
+}
+
+/* A word that several keys have in their names: says which, and their group where it is one. */
+static enum ebb_status fail_word(struct ebb_cli *cli, const char *name)
+{
+    enum { LEAST = 4, NAMED = 4 }; /* bytes of a word, keys that are named */
+    size_t rows, keys = 0;
+    const struct ebb_option *table = ebb_option_table(&rows), *first = NULL;
+    struct ebb_str text = {0};
+    bool one_group = true;
+    char words[64];
+    enum ebb_status status = EBB_OK;
+    for (size_t i = 0; strlen(name) >= LEAST && status == EBB_OK && i < rows; i++) {
+        if (!strstr(table[i].key, name)) continue;
+        if (!first) first = &table[i];
+        one_group = one_group && table[i].group == first->group;
+        if (++keys <= NAMED)
+            status = ebb_str_addf(cli->ctx, &text, "%sebb help %s", keys > 1 ? "\n       " : "",
+                                  table[i].key);
+    }
+    if (status == EBB_OK && keys > 1 && one_group) {
+        group_words(first, words, sizeof words);
+        status = ebb_str_addf(cli->ctx, &text, "\n       ebb help %s, for the whole group", words);
+    }
+    if (status == EBB_OK && keys > 1)
+        status = EBB_FAIL(cli->ctx, EBB_BAD_CONFIG, "no command or key is called '%s'\ntry:   %s",
+                          name, text.data);
+    ebb_str_free(cli->ctx, &text);
+    return status;
+}
+
+/* Neither a command nor a key: a group of keys, a word of several, or the nearest of both. */
 static enum ebb_status fail_topic(struct ebb_cli *cli, const char *name)
 {
+    EBB_TRY(fail_group(cli, name));
+    EBB_TRY(fail_word(cli, name));
+    if (strncmp(name, "exit", 4) == 0)
+        return EBB_FAIL(cli->ctx, EBB_BAD_CONFIG,
+                        "no command or key is called '%s'\ntry:   ebb help, which ends with the "
+                        "exit codes",
+                        name);
     const char *names[256];
     size_t rows, count, used = 0;
     const struct ebb_option *table = ebb_option_table(&rows);

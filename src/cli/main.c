@@ -15,6 +15,29 @@
 
 #include "cli/cli.h"
 
+/* Topics of debug lines; who adds one adds it here. */
+static const char *const log_topics[] = {"all", "checkpoint", "error", "library", "mem"};
+
+/* A topic that nothing has would be taken for a run with nothing to say. */
+static void check_log_topics(struct ebb_ctx *ctx)
+{
+    size_t count = sizeof log_topics / sizeof log_topics[0], bytes;
+    const char *at = getenv("EBB_LOG");
+    for (; at != NULL && *at != '\0'; at += bytes, at += strspn(at, ", ")) {
+        bytes = strcspn(at, ", ");
+        size_t i = 0;
+        while (i < count && (strlen(log_topics[i]) != bytes || memcmp(log_topics[i], at, bytes)))
+            i++;
+        if (i < count || bytes == 0) continue;
+        ebb_log(
+            ctx, EBB_LOG_WARNING, "log",
+            "EBB_LOG: there is no topic '%.*s'; all, or with commas between: checkpoint, error, "
+            "library, mem",
+            (int)bytes, at);
+        return;
+    }
+}
+
 /* Prints the context's error, each further line behind two blanks. */
 static void print_error(const struct ebb_ctx *ctx, enum ebb_status status)
 {
@@ -85,6 +108,7 @@ int main(int argc, char **argv)
         fputs("ebb: error: no memory to start\n", stderr);
         return ebb_status_exit_code(EBB_NO_MEMORY);
     }
+    check_log_topics(ctx);
     struct ebb_cli cli = {ctx,
                           {{getenv("HF_HUB_CACHE"), getenv("HF_HOME"), getenv("HOME")},
                            -1,

@@ -574,8 +574,7 @@ static enum ebb_status fail_device(const struct ebb_setup *setup, const struct e
     bool given = setup->budget_given;
     enum ebb_status status = add_needs(setup, plan, &kinds);
     if (status == EBB_OK) status = add_advice(setup, plan, changes, count, &advice);
-    ebb_text_bytes(plan->total_bytes, needs, sizeof needs);
-    ebb_text_bytes(budget, has, sizeof has);
+    ebb_text_bytes_apart(plan->total_bytes, budget, needs, has, SIZE_TEXT);
     if (status == EBB_OK && given)
         status =
             EBB_FAIL(ctx, EBB_DOES_NOT_FIT,
@@ -601,14 +600,13 @@ static enum ebb_status fail_device(const struct ebb_setup *setup, const struct e
 static enum ebb_status fail_host(const struct ebb_setup *setup, const struct ebb_plan *plan)
 {
     char needs[SIZE_TEXT], has[SIZE_TEXT], would[SIZE_TEXT];
+    ebb_text_bytes_apart(plan->host_bytes, setup->request.host_budget, needs, has, SIZE_TEXT);
     return EBB_FAIL(setup->ctx, EBB_DOES_NOT_FIT,
                     "run does not fit: it needs %s of host memory for what moves out, "
                     "host_memory_budget is %s\n"
                     "where: %s\n"
                     "try:   host_memory_budget: %s, or a larger memory_budget, so that less moves",
-                    ebb_text_bytes(plan->host_bytes, needs, sizeof needs),
-                    ebb_text_bytes(setup->request.host_budget, has, sizeof has),
-                    ebb_options_where(setup->options, "host_memory_budget"),
+                    needs, has, ebb_options_where(setup->options, "host_memory_budget"),
                     enough(plan->host_bytes, would));
 }
 

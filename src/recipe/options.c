@@ -230,17 +230,30 @@ enum ebb_status ebb_option_values(struct ebb_ctx *ctx, const struct ebb_option *
     return EBB_OK;
 }
 
+/* What of ours another project's value asks for; NULL: not known. */
+static const char *advice_for(const struct ebb_option *option, const char *value)
+{
+    size_t count;
+    const struct ebb_foreign_value *table = ebb_foreign_value_table(&count);
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(table[i].key, option->key) == 0 && is_word_of(table[i].values, value))
+            return table[i].text;
+    return NULL;
+}
+
 /* "value '0' of 'lora_r' is ...". */
 static enum ebb_status fail_value(struct ebb_options *options, const struct ebb_option *option,
                                   const struct ebb_origin *origin, const char *what)
 {
     struct ebb_str wanted = {0};
+    const char *advice = advice_for(option, origin->text);
     enum ebb_status status = ebb_option_values(options->ctx, option, &wanted);
     if (status == EBB_OK)
         status = EBB_FAIL(options->ctx, EBB_BAD_CONFIG,
-                          "value '%s' of '%s' is %s: wanted %s\nwhere: %s\nhelp:  ebb help %s",
+                          "value '%s' of '%s' is %s: wanted %s\nwhere: %s%s%s\nhelp:  ebb help %s",
                           origin->text, origin->key, what, wanted.data,
-                          ebb_options_where_origin(options, origin), option->key);
+                          ebb_options_where_origin(options, origin), advice ? "\ntry:   " : "",
+                          advice ? advice : "", option->key);
     ebb_str_free(options->ctx, &wanted);
     return status;
 }
@@ -286,9 +299,29 @@ static enum ebb_status set_float(struct ebb_options *options, const struct ebb_o
     return EBB_OK;
 }
 
+/* A number without a unit that is too small to be meant in bytes: "20" is meant in GiB, "24000" in
+ * MiB, "0.8" as a share. */
+static enum ebb_status fail_size(struct ebb_options *options, const struct ebb_option *option,
+                                 const struct ebb_origin *origin, double number)
+{
+    char least[32], text[EBB_TEXT_DOUBLE];
+    const char *unit = number < 1 ? "%" : number < 1000 ? "GiB" : "MiB";
+    if (number < 1) number = round(1e4 * number) / 100;
+    return EBB_FAIL(options->ctx, EBB_BAD_CONFIG,
+                    "value '%s' of '%s' is too small: at least %s\n"
+                    "where: %s\n"
+                    "try:   %s: %s%s\n"
+                    "help:  ebb help %s",
+                    origin->text, origin->key,
+                    ebb_text_bytes((int64_t)option->low, least, sizeof least),
+                    ebb_options_where_origin(options, origin), origin->key,
+                    ebb_text_from_double(number, text), unit, option->key);
+}
+
 static enum ebb_status set_size(struct ebb_options *options, const struct ebb_option *option,
                                 const struct ebb_origin *origin, struct ebb_amount *field)
 {
+    double bare;
     struct ebb_amount amount = {0, 0};
     size_t bytes = strlen(origin->text);
     if (bytes > 1 && bytes < EBB_WORD_BYTES && origin->text[bytes - 1] == '%') {
@@ -300,6 +333,8 @@ static enum ebb_status set_size(struct ebb_options *options, const struct ebb_op
         if (!(amount.percent > 0) || amount.percent > 100)
             return fail_value(options, option, origin, "out of range");
     } else {
+        if (ebb_text_double(origin->text, &bare) && bare > 0 && bare < option->low)
+            return fail_size(options, option, origin, bare);
         if (!ebb_text_size(origin->text, &amount.bytes))
             return fail_value(options, option, origin, "no size");
         if ((double)amount.bytes < option->low) {

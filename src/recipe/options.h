@@ -85,6 +85,8 @@ const struct ebb_option *ebb_option_table(size_t *count);
 /* By key or alias, whatever the command; NULL: none. */
 const struct ebb_option *ebb_option_find(const char *key);
 const char *ebb_option_group_title(enum ebb_option_group group);
+/* "memory" names the group "Memory"; so does the first word of a longer title. */
+bool ebb_option_group_is(enum ebb_option_group group, const char *name);
 /* The first spelling of choice i, copied into `out`; false past the last. */
 bool ebb_option_choice(const struct ebb_option *option, int i, char *out, size_t out_bytes);
 /* The i-th word of a list separated by blanks, copied into `out`; false past the last. */
@@ -103,6 +105,14 @@ struct ebb_spelling {
     const char *refusal;
 };
 const struct ebb_spelling *ebb_spelling_table(size_t *count);
+
+/* A value of another project that is none of a key's here, and what to write for it. */
+struct ebb_foreign_value {
+    const char *key;    /* ours; its other spellings are meant too */
+    const char *values; /* separated by blanks */
+    const char *text;
+};
+const struct ebb_foreign_value *ebb_foreign_value_table(size_t *count);
 
 /* A key of another project that does not apply. */
 struct ebb_foreign_key {
@@ -178,7 +188,8 @@ struct ebb_activation_rule {
     int64_t every;
     char slot[16];
     enum ebb_policy policy;
-    int line, column;
+    int line, column;             /* of the slot */
+    int range_line, range_column; /* of `layers`; 0: there is none */
 };
 enum { EBB_ACTIVATION_RULES = 4 * EBB_SLOTS }; /* at most */
 

@@ -90,8 +90,7 @@ enum ebb_status ebb_help_key(struct ebb_ctx *ctx, const struct ebb_option *optio
     return status;
 }
 
-/* "memory" names the group "Memory"; so does the first word of a longer title. */
-static bool is_group(enum ebb_option_group group, const char *name)
+bool ebb_option_group_is(enum ebb_option_group group, const char *name)
 {
     const char *title = ebb_option_group_title(group);
     size_t bytes = strlen(name);
@@ -114,7 +113,7 @@ enum ebb_status ebb_help_keys(struct ebb_ctx *ctx, enum ebb_command command, con
     *found = false;
     for (int group = 0; group < EBB_GROUP_COUNT; group++) {
         bool titled = false;
-        if (filter && !one && !is_group((enum ebb_option_group)group, filter)) continue;
+        if (filter && !one && !ebb_option_group_is((enum ebb_option_group)group, filter)) continue;
         for (size_t i = 0; i < rows; i++) {
             if ((int)table[i].group != group || !(table[i].commands & 1u << command)) continue;
             if (one && one != &table[i]) continue;

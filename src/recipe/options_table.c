@@ -493,7 +493,9 @@ static const struct ebb_option table[] = {
          "recompute}. Slots are x (a layer's input), qkv, o (attention's output), x2 (after "
          "attention), gate_up; policies are keep, host, recompute; what is not named is "
          "recomputed, x kept. A list of at most four such mappings gives ranges of layers their "
-         "own: [{layers: 0-11, x: host, every: 4}, {layers: 12-, o: keep}]. Replaces "
+         "own: [{layers: 0-11, x: host, every: 4}, {layers: 12-, o: keep}]. every may stand "
+         "beside x, in a list or without one: from the first layer of its range on, every so "
+         "many-th layer has x as it says, and the others' x is recomputed. Replaces "
          "gradient_checkpointing and activation_offloading."},
     {KEY(offload_params), .group = EBB_GROUP_MEMORY, .type = EBB_OPTION_CHOICE, .commands = TRAIN,
      .text = "auto", .choices = "auto|false|cpu=true", .aliases = "cpu_offload fsdp_cpu_offload",
@@ -670,6 +672,11 @@ static const struct ebb_spelling spellings[] = {
     {"disable_gradient_checkpointing", "gradient_checkpointing", "true=false|false=auto", NULL},
 };
 
+static const struct ebb_foreign_value foreign_values[] = {
+    {"gradient_checkpointing", "unsloth offload",
+     "gradient_checkpointing: true with activation_offloading: true, which is what that does"},
+};
+
 static const struct ebb_foreign_key foreign[] = {
     {"fp16 float16 half", true, "false auto",
      "Ebb trains in bfloat16 or float32, which need no loss scaling: dtype: bfloat16"},
@@ -795,7 +802,7 @@ static const struct ebb_foreign_key foreign[] = {
     {"log_level log_peak_memory_stats logging_first_step logging_strategy disable_tqdm "
      "include_tokens_per_second include_num_input_tokens_seen skip_memory_metrics log_on_each_node",
      false, "", "memory, speed and tokens of every step are in output_dir/metrics.jsonl"},
-    {"profiler profiler.", false, "", "EBB_LOG=all in the environment prints what the engine does"},
+    {"profiler profiler.", false, "", "profile: true prints where a step's time goes"},
     {"save_safetensors save_only_model save_adapter_weights_only enable_async_checkpointing "
      "save_on_each_node",
      false, "", "results are safetensors; checkpoints hold all that a resumed run needs"},
@@ -873,6 +880,12 @@ const struct ebb_spelling *ebb_spelling_table(size_t *count)
 {
     *count = sizeof spellings / sizeof spellings[0];
     return spellings;
+}
+
+const struct ebb_foreign_value *ebb_foreign_value_table(size_t *count)
+{
+    *count = sizeof foreign_values / sizeof foreign_values[0];
+    return foreign_values;
 }
 
 const struct ebb_foreign_key *ebb_foreign_table(size_t *count)

@@ -145,7 +145,8 @@ enum ebb_status ebb_setup_model(struct ebb_ctx *ctx, struct ebb_options *options
         request->storage = config->dtype == EBB_DTYPE_KEY_FLOAT32 ? EBB_F32 : EBB_BF16;
     request->seed = (uint64_t)config->seed;
     request->streams = config->activation_offloading_use_streams;
-    return fill_machine(setup);
+    EBB_TRY(fill_machine(setup));
+    return ebb_setup_activations(setup);
 }
 
 int64_t ebb_setup_budget(const struct ebb_amount *amount, enum ebb_backend backend)
@@ -580,60 +581,11 @@ static enum ebb_status make_adapter(struct ebb_setup *setup)
     return EBB_OK;
 }
 
-static enum ebb_status fail_slot(struct ebb_setup *setup, const struct ebb_net *net,
-                                 const struct ebb_activation_rule *rule)
-{
-    struct ebb_str names = {0};
-    enum ebb_status status = EBB_OK;
-    for (int i = 0; status == EBB_OK && i < net->slot_count; i++)
-        status = ebb_str_addf(setup->ctx, &names, "%s%s", i == 0 ? "" : ", ", net->slots[i].name);
-    bool argument = ebb_options_origin(setup->options, "activations").kind == EBB_ORIGIN_ARGUMENT;
-    if (status == EBB_OK)
-        status = EBB_FAIL(setup->ctx, EBB_BAD_CONFIG,
-                          "activations: a layer has no slot '%s'; it has %s\n"
-                          "where: %s:%d:%d\n"
-                          "help:  ebb help activations",
-                          rule->slot, names.data,
-                          argument ? "command line" : ebb_options_path(setup->options), rule->line,
-                          rule->column);
-    ebb_str_free(setup->ctx, &names);
-    return status;
-}
-
-/* Slots by name become the net's indices. */
-static enum ebb_status resolve_rules(struct ebb_setup *setup)
-{
-    struct ebb_activation_rule list[EBB_ACTIVATION_RULES];
-    struct ebb_net *net = NULL;
-    int64_t count = 0;
-    if (setup->config->activations == NULL) return EBB_OK;
-    EBB_TRY(ebb_activations_parse(setup->ctx, ebb_options_path(setup->options),
-                                  setup->config->activations, list, &count));
-    /* Only the names are wanted: the smallest net of this model has them. */
-    struct ebb_decoder_options options = {.storage = setup->request.storage,
-                                          .capacity = {1, 1, 1, 0}};
-    EBB_TRY(ebb_decoder_create(setup->ctx, setup->model, &setup->weights, &options, &net));
-    enum ebb_status status = EBB_OK;
-    for (int64_t i = 0; status == EBB_OK && i < count; i++) {
-        struct ebb_policy_rule *rule = &setup->rules[i];
-        *rule = (struct ebb_policy_rule){list[i].first, list[i].last, list[i].every, -1,
-                                         list[i].policy};
-        for (int slot = 0; slot < net->slot_count; slot++)
-            if (strcmp(net->slots[slot].name, list[i].slot) == 0) rule->slot = slot;
-        if (rule->slot < 0) status = fail_slot(setup, net, &list[i]);
-    }
-    ebb_decoder_free(setup->ctx, net);
-    setup->request.memory.rules = setup->rules;
-    setup->request.memory.rule_count = count;
-    return status;
-}
-
 enum ebb_status ebb_setup_training(struct ebb_setup *setup)
 {
     const struct ebb_config *config = setup->config;
     struct ebb_engine_request *request = &setup->request;
     EBB_TRY(make_adapter(setup));
-    EBB_TRY(resolve_rules(setup));
     request->train = true;
     request->evaluate = setup->eval != NULL || config->eval_strategy != EBB_STRATEGY_KEY_NO;
     request->stochastic_rounding = config->stochastic_rounding;

@@ -68,11 +68,14 @@ struct ebb_setup {
     struct ebb_engine_request request;
 };
 
-/* The model's directory and shape, an adapter's directory, the storage type. An adapter alone is
+/* The model's directory and shape, an adapter's directory, the storage type, and `activations:`,
+ * which is judged by the model's slots and layers before any data is read. An adapter alone is
  * enough: its base model is then loaded. */
 enum ebb_status ebb_setup_model(struct ebb_ctx *ctx, struct ebb_options *options,
                                 const struct ebb_config *config, const struct ebb_recipe_env *env,
                                 struct ebb_setup *setup);
+/* Of ebb_setup_model; recipe/activations.c. */
+enum ebb_status ebb_setup_activations(struct ebb_setup *setup);
 /* Tokenizer; checks it against the model's vocabulary. */
 enum ebb_status ebb_setup_tokenizer(struct ebb_setup *setup);
 /* setup->chat, the template of the key chat_template; without it the adapter directory's own, then

@@ -1,0 +1,3 @@
+ebb help memory
+ebb help generation
+exit 0

@@ -1,0 +1,3 @@
+ebb help budget
+ebb help checkpoint
+exit 0
