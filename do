@@ -17,13 +17,14 @@ usage: ./do COMMAND
   test-gpu [FOLDER]
             the tests that use a GPU, on this machine's (10 minutes at most); with FOLDER, a bundle, without building
   bundle [--tests] [--gpus LIST] [FOLDER]
-            a folder with the program and the libraries it needs, for machines where nothing can be installed
-            (build/ebb-bundle); --tests: and what 'sh gpu.sh' runs there; --gpus: 90a, "80;90a", ... instead of ALL
+            a folder with the program (bin/ebb in it) and the libraries it needs, for machines where nothing can be
+            installed (build/ebb-bundle); --tests: and what 'sh gpu.sh' runs there; --gpus: 90a, "80;90a", ... instead
+            of ALL; about 2 minutes for one kind of GPU, more for ALL
   torture   the stress tests in full: delays on every queue, NaN in dead memory, smallest buffers
   lint      the style's rules that a script can check
   fuzz [TARGET] [SECONDS]
             search for inputs that crash, hang or leak (needs clang; 60 seconds for each target)
-  bench     tokens per second on this machine's processor
+  bench     tokens per second on this machine's processor (bench --help: beside PyTorch, and what else)
   setup     only install what is missing
 TEXT
 }
@@ -92,6 +93,7 @@ bundle() {
             check_gpus "$gpus"
             shift
             ;;
+        -h | --help) usage; exit 0 ;;
         -*) echo "./do bundle: unknown option '$1'" >&2; usage >&2; exit 2 ;;
         /*) folder=$1 ;;
         *) folder=$from/$1 ;;
@@ -206,8 +208,11 @@ lint)
     sh tools/lint.sh build
     ;;
 bench)
-    build
     shift
+    for word in "$@"; do
+        case $word in -h | --help) exec sh bench/cpu.sh --help ;; esac
+    done
+    build
     exec sh bench/cpu.sh build "$@"
     ;;
 help | --help | -h) usage ;;

@@ -12,14 +12,23 @@
 # SPDX-License-Identifier: Apache-2.0
 set -eu
 
+# usage: what the lines above say.
 usage() {
-    sed -n '4,5s/^# *//p' "$0" >&2
+    sed -n '2,/^# SPDX/{/^# SPDX/d;s/^# \{0,1\}//p;}' "$0"
+}
+
+fail() {
+    echo "bench/cpu.sh: $*" >&2
     exit 2
 }
 
-[ $# -ge 1 ] || usage
+for word in "$@"; do
+    case "$word" in -h | --help) usage; exit 0 ;; esac
+done
+[ $# -ge 1 ] || { usage >&2; exit 2; }
 build=$1
 shift
+[ -f "$build/CMakeCache.txt" ] || fail "'$build' is no build folder ('./do build' makes build)"
 python=${EBB_BENCH_PYTHON:-} rounds=3 steps=5 threads="" tokens=1024 cpu_time="" ops=""
 cases="full:float32:1 full:bfloat16:1 lora:float32:1 lora:bfloat16:1 full:float32:4 full:bfloat16:4"
 while [ $# -gt 0 ]; do
@@ -27,7 +36,7 @@ while [ $# -gt 0 ]; do
     --cpu-time) cpu_time=--cpu-time ;;
     --ops) ops=yes ;;
     --python | --rounds | --steps | --threads | --tokens | --cases)
-        [ $# -ge 2 ] || usage
+        [ $# -ge 2 ] || fail "$1 needs a value"
         case "$1" in
         --python) python=$2 ;;
         --rounds) rounds=$2 ;;
@@ -38,7 +47,7 @@ while [ $# -gt 0 ]; do
         esac
         shift
         ;;
-    *) usage ;;
+    *) fail "unknown argument '$1' (--help lists all)" ;;
     esac
     shift
 done
@@ -46,8 +55,7 @@ if [ -z "$threads" ]; then
     if [ -n "$cpu_time" ]; then threads=1; else threads=$(nproc); fi
 fi
 if [ -n "$python" ] && ! "$python" -c 'import torch, transformers' 2>/dev/null; then
-    echo "bench: '$python' cannot import torch and transformers" >&2
-    exit 2
+    fail "'$python' cannot import torch and transformers"
 fi
 
 root=$(cd "$(dirname "$0")/.." && pwd)

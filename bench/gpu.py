@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 """Speed and memory of Ebb beside PyTorch's fast way on one GPU: a table in Markdown.
 
-    python3 bench/gpu.py --bin DIR [--peers DIR] [--rows LIST] [--rounds N] [--steps N] [--profile]
-                         [--only ebb|peer] [--csv FILE] [--limit S] [--time S] [--work DIR]
-                         [--python PATH] [--ceilings A,B,C,D] [--device cuda|cpu]
+    python3 bench/gpu.py [--bin PATH] [--peers DIR] [--rows LIST] [--rounds N] [--steps N]
+                         [--profile] [--only ebb|peer] [--csv FILE] [--limit S] [--time S]
+                         [--work DIR] [--python PATH] [--ceilings A,B,C,D] [--device cuda|cpu]
 
-DIR of --bin holds `ebb`, which makes each model once, at random, in bfloat16. A step is one record
-of random ids below 256, the same on both sides; loss over every token, AdamW without weight decay,
-a constant rate, gradients clipped to a norm of 1. LoRA: rank 16 on every linear layer. For each row
-a process of Ebb's and one of PyTorch's run in turn, --rounds times; its speed is the median of the
+PATH of --bin is the program `ebb`, the folder that it is in, or a bundle; without it `build`, where
+`./do build` puts it. It makes each model once, at random, in bfloat16. A step is one record of
+random ids below 256, the same on both sides; loss over every token, AdamW without weight decay, a
+constant rate, gradients clipped to a norm of 1. LoRA: rank 16 on every linear layer. For each row a
+process of Ebb's and one of PyTorch's run in turn, --rounds times; its speed is the median of the
 steps after the first two (where a row has only two: of the second), then of the rounds.
 
 PyTorch: transformers' model with random weights made on the GPU, SDPA, PEFT, fused AdamW, bfloat16
@@ -29,7 +30,9 @@ Ceilings are those the profile measured, and for attention the rates it saw; or 
 of products, attention forward and backward, and TB/s.
 
 --limit: seconds for a process; --time: for all. --device cpu tries the script on tiny models and
-says nothing of speed. Exit 0: all is there; 1: an arena is not as predicted; 2: a run is missing.
+says nothing of speed. Exit 0: all is there; 1: an arena is not as predicted; 2: a run is missing,
+or something that every run needs (the program, a GPU, torch and transformers), which is said before
+any.
 SPDX-License-Identifier: Apache-2.0
 """
 
@@ -365,8 +368,9 @@ def cells_of(args, row, runs, profile):
         return form.format(value) if value else "-"
 
     def gib(side, *keys):
-        most = [max((run.get(key, 0) for run in good[side]), default=0) for key in keys]
-        return ", ".join(f"{value / GIB:.2f}" for value in most) if all(most) else "-"
+        most = [max((run.get(key, 0) for run in good[side]), default=0) / GIB for key in keys]
+        texts = (f"{value:.2f}" if value >= 1 else f"{value:.3g}" for value in most)
+        return ", ".join(texts) if all(most) else "-"
 
     def losses(side):
         return "{0:.3f} to {1:.3f}".format(*(good[side][-1]["losses"][i] for i in (0, -1))) if (
@@ -393,9 +397,9 @@ def heading(args, seen):
                                   if "versions" in run):
         print(*versions, sep=": ")
     print(f"{datetime.date.today()}; rounds: {args.rounds}, steps: {args.steps}\n")
-    titles = ["row", "model, tokens", "peer", "Ebb tok/s", "PyTorch tok/s", "ratio", "aim",
-              "arena GiB predicted, measured", "aim", "PyTorch GiB allocated, reserved", "share",
-              "losses Ebb", "losses PyTorch"]
+    titles = ["row", "model, tokens", "peer", "Ebb tok/s", "PyTorch tok/s", "ratio", "aim (ratio)",
+              "arena GiB predicted, measured", "aim (GiB)", "PyTorch GiB allocated, reserved",
+              "share", "losses Ebb", "losses PyTorch"]
     print(f"| {' | '.join(titles)} |\n|{' --- |' * len(titles)}")
 
 
@@ -462,11 +466,64 @@ def measure(args):
     return report(args, seen, profiles)
 
 
+# ---- Start ---------------------------------------------------------------------------------------
+
+
+def stop(text):
+    print("bench/gpu.py: " + text, file=sys.stderr)
+    sys.exit(2)
+
+
+def program_of(place):
+    path = os.path.abspath(place)
+    for name in ("", "ebb", os.path.join("bin", "ebb")):
+        program = os.path.join(path, name) if name else path
+        if os.path.isfile(program) and os.access(program, os.X_OK):
+            return program
+    return stop(f"--bin {place}: there is no program ebb ('./do build' makes build/ebb)")
+
+
+def output_of(command, environment=None):
+    """(exit code, the last line of stderr or "", stdout)"""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace",
+                              timeout=300, env=environment)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return 1, str(error), ""
+    return done.returncode, (done.stderr.strip().splitlines() or [""])[-1], done.stdout
+
+
+def check(args):
+    """Stops where no row could run."""
+    cuda = args.device == "cuda"
+    if args.only != "peer":
+        args.ebb = program_of(args.bin)
+        code, wrong, text = output_of([args.ebb, "version"])
+        if code:
+            stop(f"{args.ebb} does not run: {wrong or f'exit {code}'}")
+        lines = dict(line.split(": ", 1) for line in text.splitlines() if ": " in line)
+        if cuda and "cuda" not in lines.get("devices", ""):
+            stop(f"no GPU for {args.ebb}: {lines.get('cuda', 'it knows none')} (--device cpu tries "
+                 "the script)")
+    if args.only != "ebb":
+        paths = [path for path in (args.peers, os.environ.get("PYTHONPATH")) if path]
+        environment = dict(os.environ, PYTHONPATH=os.pathsep.join(paths))
+        code, wrong, text = output_of([args.python, "-c", "import torch, transformers; "
+                                       "print(torch.cuda.is_available())"], environment)
+        if code:
+            stop(f"{args.python} lacks what PyTorch's side needs: {wrong} (--python PATH names "
+                 "another, --only ebb does without)")
+        if cuda and text.split()[-1:] != ["True"]:
+            stop(f"torch of {args.python} finds no GPU (--only ebb does without)")
+
+
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("--bin", default=".", help="where the program ebb is")
+    parser.add_argument("--bin", default=os.path.join(ROOT, "build"), metavar="PATH",
+                        help="the program ebb, or the folder it is in (default: build)")
     parser.add_argument("--peers", help="folder with Liger's package and the hooks")
-    parser.add_argument("--python", default=sys.executable, help="the peer's interpreter")
+    parser.add_argument("--python", default=sys.executable, metavar="PATH",
+                        help="the peer's interpreter (default: this one)")
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
     parser.add_argument("--rows", help="names, with commas between; all by default")
     parser.add_argument("--only", choices=["ebb", "peer"], help="one side: no ratios")
@@ -494,7 +551,6 @@ def arguments():
             args.ceilings = []
         if len(args.ceilings) != 4 or min(args.ceilings) <= 0:
             parser.error("--ceilings takes four numbers above 0")
-    args.ebb = os.path.join(os.path.abspath(args.bin), "ebb")
     args.begin, args.made = time.time(), {}
     return args
 
@@ -504,6 +560,7 @@ def main():
     if args.peer:
         peer_process(args.peer)
         return
+    check(args)
     room = GIB * (1 + sum(MODELS[shape] for shape in {row.shape for row in args.rows}))
     if args.work:
         os.makedirs(args.work, exist_ok=True)
