@@ -112,7 +112,7 @@ run_tool() {
     for test in "$bin"/test_op_*; do
         [ -x "$test" ] || continue
         case $test in
-        *_dnn | *_matmul | *_large_products | *_slots | *_table | *'*') ;; # the libraries' kernels, or none
+        *_dnn | *_matmul | *_large_products | *_slots | *_table | *_work | *'*') ;; # the libraries' kernels, or none
         *) run_one "$1" "$(basename "$test")" "$test" ;;
         esac
     done
