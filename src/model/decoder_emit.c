@@ -702,7 +702,10 @@ static enum ebb_status emit_forward(struct ebb_emitter *e, struct ebb_emitter *s
     if (second) EBB_TRY(forward(second, &second_x));
     if (ebb_objective_prefers(&e->d->options.objective)) {
         struct ebb_view reference = ebb_head_given_reference(e);
-        if (second) EBB_TRY(ebb_head_emit_reference(second, &second_x, &reference));
+        if (second) {
+            EBB_TRY(ebb_head_emit_reference(second, &second_x, &reference));
+            EBB_TRY(ebb_build_new_scratch(e->b)); /* a layer wants less than the head */
+        }
         EBB_TRY(forward(e, &x));
         return ebb_head_emit_sequences(e, &x, reference);
     }

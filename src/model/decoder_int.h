@@ -31,7 +31,7 @@ struct ebb_decoder_part {
 
 /* A linear field [rows + tail, in + tail]: behind the weight's columns those of the parts' B, below
  * its rows the parts' A (model/decoder.h). Each part has ebb_decoder.rank_cols of the tail: what
- * lies beyond its rank is zero. */
+ * lies beyond its rank is zero, as device memory is when it is reserved: nobody writes there. */
 struct ebb_decoder_linear {
     int32_t w;    /* persistent tensor; -1: the field does not exist */
     int32_t bias; /* persistent tensor; -1: none */

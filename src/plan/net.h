@@ -18,7 +18,7 @@ extern "C" {
 #define EBB_KIND_LIST(X)                                                                           \
     X(WEIGHTS, "weights")                                                                          \
     X(TEACHER, "teacher")                                                                          \
-    X(ADAPTER, "adapter")                                                                          \
+    X(ADAPTER, "adapter") /* fp32 masters: what programs read lies among the weights */            \
     X(GRADIENTS, "gradients")                                                                      \
     X(OPTIMIZER, "optimizer state")                                                                \
     X(INPUTS, "batch and tables")                                                                  \

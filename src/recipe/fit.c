@@ -602,7 +602,7 @@ static enum ebb_status fail_host(const struct ebb_setup *setup, const struct ebb
     char needs[SIZE_TEXT], has[SIZE_TEXT], would[SIZE_TEXT];
     ebb_text_bytes_apart(plan->host_bytes, setup->request.host_budget, needs, has, SIZE_TEXT);
     return EBB_FAIL(setup->ctx, EBB_DOES_NOT_FIT,
-                    "run does not fit: it needs %s of host memory for what moves out, "
+                    "run does not fit: it needs %s of host memory for what moves, "
                     "host_memory_budget is %s\n"
                     "where: %s\n"
                     "try:   host_memory_budget: %s, or a larger memory_budget, so that less moves",

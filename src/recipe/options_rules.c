@@ -331,8 +331,8 @@ static const struct rule rules[] = {
      "has no effect without early_stopping_patience", "early_stopping_patience: 3, or remove it"},
     {"gradient_checkpointing activation_offloading", TRAIN, false, by_hand, "activations",
      "contradicts 'activations', which decides the same by hand", "keep one of them"},
-    {"activation_offloading_use_streams host_memory_budget", TRAIN, false, nothing_moves,
-     "activation_offloading", "has no effect with activation_offloading: false",
+    {"activation_offloading_use_streams", TRAIN, false, nothing_moves, "activation_offloading",
+     "has no effect with activation_offloading: false",
      "activation_offloading: auto or true, or remove it"},
     {"activation_offloading_use_streams host_memory_budget", TRAIN, false, no_budget,
      "memory_budget", "has no effect on the CPU without memory_budget: nothing moves",
@@ -376,8 +376,8 @@ static const struct rule rules[] = {
      "has no effect without loss_type: simpo", "loss_type: simpo, or remove it"},
     {"desirable_weight undesirable_weight", DPO | PLAN, false, no_kto, "loss_type",
      "has no effect with this loss_type", "loss_type: kto, or remove it"},
-    {"teacher_model_name_or_path teacher_logits kd_loss kd_ratio kd_scale_t2 temperature",
-     PLAN, false, no_kd, "recipe", "has no effect without recipe: kd", "recipe: kd, or remove it"},
+    {"teacher_model_name_or_path teacher_logits kd_loss kd_ratio kd_scale_t2 temperature", PLAN,
+     false, no_kd, "recipe", "has no effect without recipe: kd", "recipe: kd, or remove it"},
     {"teacher_model_name_or_path", KD | PLAN, false, two_teachers, "teacher_logits",
      "contradicts teacher_logits: either says what the student learns from", "keep one of them"},
     {"teacher_top_k teacher_dtype", KD, false, not_saving_teacher, "save_teacher",
@@ -451,9 +451,9 @@ static enum ebb_status check_rule(struct ebb_options *options, const struct rule
 
 enum ebb_backend ebb_config_backend(const struct ebb_config *config)
 {
-    bool gpu = config->device == EBB_DEVICE_KEY_CUDA ||
-               (config->device == EBB_DEVICE_KEY_AUTO &&
-                ebb_backend_is_there(EBB_BACKEND_CUDA, NULL, 0));
+    bool gpu =
+        config->device == EBB_DEVICE_KEY_CUDA ||
+        (config->device == EBB_DEVICE_KEY_AUTO && ebb_backend_is_there(EBB_BACKEND_CUDA, NULL, 0));
     return gpu ? EBB_BACKEND_CUDA : EBB_BACKEND_CPU;
 }
 

@@ -121,8 +121,7 @@ static const struct ebb_option table[] = {
      .text = "text", .aliases = "text_field text_column dataset.column",
      .help = "The key that holds the text in records of format text."},
     {KEY(dataset_columns), .group = EBB_GROUP_DATA, .type = EBB_OPTION_YAML, .commands = READ,
-     .unit = "mapping of names",
-     .aliases = "dataset.column_map",
+     .unit = "mapping of names", .aliases = "dataset.column_map",
      .help = "Other names of a format's keys: with {prompt: question, completion: answer} a "
              "record's key question is read as prompt and answer as completion. Works inside "
              "messages too: {role: speaker, content: text}."},
@@ -170,8 +169,8 @@ static const struct ebb_option table[] = {
      .help = "Puts several samples into one row of max_length tokens. They never see each other: "
              "attention and labels stop at each boundary, and positions begin again. Worth it "
              "where samples are much shorter than the row."},
-    {KEY(packing_strategy), .group = EBB_GROUP_DATA, .type = EBB_OPTION_CHOICE,
-     .commands = READ, .text = "bfd", .choices = "bfd|bfd_split|wrapped",
+    {KEY(packing_strategy), .group = EBB_GROUP_DATA, .type = EBB_OPTION_CHOICE, .commands = READ,
+     .text = "bfd", .choices = "bfd|bfd_split|wrapped",
      .help = "How packing fills rows. bfd: whole samples, from the longest down, each into the "
              "fullest row that has room. bfd_split: samples above max_length are split into rows "
              "of their own and a rest first, so that no token is lost. wrapped: samples end to "
@@ -200,8 +199,7 @@ static const struct ebb_option table[] = {
      .help = "Of the assistant's turns only the last one is trained. Asks for chats; of several "
              "data sets, for one of chats."},
     {KEY(chat_template), .group = EBB_GROUP_DATA, .type = EBB_OPTION_STRING,
-     .commands = READ | CHAT,
-     .text = "auto", .aliases = "chat_template_path",
+     .commands = READ | CHAT, .text = "auto", .aliases = "chat_template_path",
      .help = "How a chat becomes text. auto: the model's own template. Or one that Ebb carries: "
              "alpaca, chatml, llama2, llama3 or zephyr ('ebb configs' lists them). Or a file "
              "(.jinja, or .json with the key chat_template), or the directory of another model; "
@@ -272,8 +270,7 @@ static const struct ebb_option table[] = {
              "-1: by epochs."},
     {KEY(seed), .group = EBB_GROUP_TRAINING, .type = EBB_OPTION_INT,
      .commands = TRAIN | GENERATE | CHAT | INIT | DATA, .text = "42", .low = 0,
-     .high = 9007199254740991.0,
-     .aliases = "random_seed data_seed",
+     .high = 9007199254740991.0, .aliases = "random_seed data_seed",
      .help = "Decides the order of the data and what a weight draws of it, starts of adapters and "
              "weights, dropout and sampling. The same seed gives the same run, bit for bit, on "
              "the same machine."},
@@ -388,8 +385,8 @@ static const struct ebb_option table[] = {
      .text = "64", .low = 1, .high = EBB_DISTILL_TOPK, .unit = "tokens",
      .help = "How many tokens save_teacher keeps of each place. More are closer to the whole "
              "teacher and take more disk: each takes 6 bytes (8 with teacher_dtype: float32)."},
-    {KEY(teacher_dtype), .group = EBB_GROUP_DISTILLATION, .type = EBB_OPTION_CHOICE,
-     .commands = KD, .text = "bfloat16", .choices = "bfloat16=bf16|float32=fp32=f32",
+    {KEY(teacher_dtype), .group = EBB_GROUP_DISTILLATION, .type = EBB_OPTION_CHOICE, .commands = KD,
+     .text = "bfloat16", .choices = "bfloat16=bf16|float32=fp32=f32",
      .help = "How save_teacher stores log-probabilities. bfloat16 rounds each to a part in 500."},
     {KEY(kd_loss), .group = EBB_GROUP_DISTILLATION, .type = EBB_OPTION_CHOICE,
      .commands = KD | PLAN, .text = "forward_kl",
@@ -468,7 +465,8 @@ static const struct ebb_option table[] = {
              "there."},
     {KEY(host_memory_budget), .group = EBB_GROUP_MEMORY, .type = EBB_OPTION_SIZE, .commands = TRAIN,
      .low = 1 << 12,
-     .help = "How much host memory activations may move out to. Without it there is no bound."},
+     .help = "How much host memory may be taken by what moves out and by the rows of an input "
+             "embedding that is not on the device. Without it there is no bound."},
     {KEY(gradient_checkpointing), .group = EBB_GROUP_MEMORY, .type = EBB_OPTION_AUTO_BOOL,
      .commands = TRAIN, .text = "auto",
      .aliases =
@@ -663,8 +661,7 @@ static const struct ebb_spelling spellings[] = {
      "torchtune.modules.loss.SymmetricKLLoss=symmetric_kl|"
      "torchtune.modules.loss.SymmetricKLWithChunkedOutputLoss=symmetric_kl|*",
      NULL},
-    {"rl", "loss_type",
-     "dpo=sigmoid|ipo=ipo|kto=kto|orpo=orpo|simpo=simpo|grpo=!|gdpo=!|ppo=!",
+    {"rl", "loss_type", "dpo=sigmoid|ipo=ipo|kto=kto|orpo=orpo|simpo=simpo|grpo=!|gdpo=!|ppo=!",
      "Ebb learns from preferences that are there, not from answers that it writes and scores"},
     {"loss._component_", "loss_type", "torchtune.rlhf.loss.DPOLoss=sigmoid", NULL},
     {"use_cpu", "device", "true=cpu|false=auto", NULL},
@@ -726,8 +723,7 @@ static const struct ebb_foreign_key foreign[] = {
      "ref_model_name_or_path names the result"},
     {"model_adapter_name ref_model_init_kwargs base_model_attribute_name", false, "",
      "there is one adapter, and a reference without a name is the model without it"},
-    {"precompute_ref_batch_size", false, "",
-     "the reference runs in the micro-batches of the run"},
+    {"precompute_ref_batch_size", false, "", "the reference runs in the micro-batches of the run"},
     {"generate_during_eval dpo_generate_during_eval", true, "false none",
      "eval_prompts has prompts answered at every evaluation"},
     {"use_logits_to_keep dpo_use_logits_to_keep dpo_padding_free use_liger_loss "
@@ -765,8 +761,8 @@ static const struct ebb_foreign_key foreign[] = {
      "have the teacher write the answers with 'ebb generate', and train on them with 'ebb sft'"},
     {"disable_dropout", false, "", "there is no dropout but lora_dropout, whose default is 0"},
     {"teacher_model_init_kwargs", true, "none", "the teacher is what its config.json says"},
-    {"flash_attention flash_attn sdp_attention xformers_attention padding_free",
-     false, "", "attention never stores its scores, and padding is never computed"},
+    {"flash_attention flash_attn sdp_attention xformers_attention padding_free", false, "",
+     "attention never stores its scores, and padding is never computed"},
     {"pad_to_multiple_of pad_to_sequence_len eval_packing length_column_name", false, "",
      "Ebb lays samples end to end without padding"},
     {"packing_efficiency_threshold neat_packing sample_packing_eff_est dataset.split_across_pack",

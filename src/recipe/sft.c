@@ -335,7 +335,8 @@ static void say_plan(const struct ebb_setup *setup, const struct ebb_plan *plan)
                  ebb_text_bytes(plan->bytes_in, in, sizeof in),
                  ebb_text_bytes(plan->host_bytes, host, sizeof host));
     else if (plan->bytes_out > 0)
-        snprintf(moves, sizeof moves, "; %s out and %s back in each micro-batch, %s of host memory",
+        snprintf(moves, sizeof moves,
+                 "; %s out to the host and %s in from there in each micro-batch, %s of host memory",
                  ebb_text_bytes(plan->bytes_out, out, sizeof out),
                  ebb_text_bytes(plan->bytes_in, in, sizeof in),
                  ebb_text_bytes(plan->host_bytes, host, sizeof host));

@@ -141,7 +141,7 @@ struct ebb_engine_usage {
     /* Of this process, as the driver counts (ebb_device_bytes_process; -1: unknown); on the CPU the
      * pages of the device space that are really backed by memory. */
     int64_t process_device_bytes;
-    int64_t host_bytes;           /* reserved for moves */
+    int64_t host_bytes;           /* reserved for moves and rows of embeddings */
     int64_t bytes_out, bytes_in;
     double stall_seconds;
     double load_seconds; /* that weights and adapter took to come into place */
