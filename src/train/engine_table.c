@@ -1,7 +1,8 @@
 /* Input embeddings whose table is not on the device: it stays in the model's file, mapped, and
  * before each run the rows of the run's tokens are put where the program moves them in from. They
- * are converted as loading would have done, so a run has the same bits either way. The file is read
- * for as long as the run lasts: it may be replaced by another (renamed over), but not be written to.
+ * are converted as loading would have done, so a run has the same bits either way. The file is
+ * read for as long as the run lasts: it may be replaced by another (renamed over), but not be
+ * written to.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "base/file.h"
 #include "train/engine_int.h"
