@@ -7,13 +7,11 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "op/matmul.h"
-#include "op/work.h"
 
 /* Sums of one label. */
 struct op_sum {
     char label[EBB_OP_LABEL];
-    enum ebb_profile_part part;
+    enum ebb_step_part part;
     int64_t step_count, total_count; /* of the step that is going on, of those that count */
     struct ebb_profile_time step, total;
 };
@@ -26,10 +24,10 @@ struct ebb_profile {
     int32_t room;
     int64_t seen, counted; /* steps */
     double seconds;        /* of those that count, with `total` */
-    struct ebb_profile_time total[EBB_PROFILE_COUNT];
-    struct ebb_profile_time step[EBB_PROFILE_COUNT]; /* of the step that is going on */
-    double own;                                      /* what looking at it took */
-    bool torn; /* a run of it has no times: it does not count */
+    struct ebb_profile_time total[EBB_PART_COUNT];
+    struct ebb_profile_time step[EBB_PART_COUNT]; /* of the step that is going on */
+    double own;                                   /* what looking at it took */
+    bool torn;                                    /* a run of it has no times: it does not count */
 };
 
 enum ebb_status ebb_profile_create(struct ebb_ctx *ctx, struct ebb_profile **profile)
@@ -48,67 +46,6 @@ void ebb_profile_free(struct ebb_profile *profile)
     ebb_mem_free(profile->ctx, profile);
 }
 
-/* ---- parts ---- */
-
-/* Transient tensors of the head are named so (model/decoder_head.c). */
-static bool is_of_head(const struct ebb_program *program, const struct ebb_view *view)
-{
-    static const char prefix[] = "head.";
-    if (view->tensor < 0) return false;
-    const struct ebb_tensor *tensor = ebb_program_tensor_at(program, view->tensor);
-    return !tensor->persistent && strncmp(tensor->name, prefix, sizeof prefix - 1) == 0;
-}
-
-static enum ebb_profile_part part_of_matmul(const struct ebb_program *program,
-                                            const struct ebb_matmul *m)
-{
-    bool head =
-        is_of_head(program, &m->a) || is_of_head(program, &m->b) || is_of_head(program, &m->y);
-    return head ? EBB_PROFILE_HEAD : EBB_PROFILE_MATMUL;
-}
-
-static enum ebb_profile_part part_of_op(const struct ebb_program *program,
-                                        const struct ebb_entry *entry)
-{
-    switch ((enum ebb_op)entry->op) {
-    case EBB_OP_matmul:
-        return part_of_matmul(program, (const struct ebb_matmul *)ebb_program_args(program, entry));
-    case EBB_OP_attention_forward:
-    case EBB_OP_attention_cached:
-        return EBB_PROFILE_ATTENTION_FORWARD;
-    case EBB_OP_attention_backward:
-        return EBB_PROFILE_ATTENTION_BACKWARD;
-    case EBB_OP_cross_entropy:
-    case EBB_OP_distill:
-    case EBB_OP_distill_topk:
-    case EBB_OP_label_logprob:
-    case EBB_OP_label_logprob_backward:
-    case EBB_OP_preference_loss:
-    case EBB_OP_topk:
-        return EBB_PROFILE_HEAD;
-    case EBB_OP_norm_squared:
-    case EBB_OP_clip:
-    case EBB_OP_adamw:
-    case EBB_OP_sgd:
-        return EBB_PROFILE_OPTIMIZER;
-    default:
-        return EBB_PROFILE_MEMORY;
-    }
-}
-
-static struct ebb_op_work work_of(const struct ebb_program *program, const struct ebb_entry *entry,
-                                  const struct ebb_op_env *env)
-{
-    const void *args = ebb_program_args(program, entry);
-    if (entry->kind == EBB_ENTRY_OP) return ebb_op_work(env, (enum ebb_op)entry->op, args);
-    const struct ebb_move *move = (const struct ebb_move *)args;
-    struct ebb_op_work work = {.bytes = (double)(ebb_view_rows(env, &move->device) *
-                                                 move->device.cols *
-                                                 ebb_dtype_bytes((enum ebb_dtype)
-                                                                     move->device.dtype))};
-    return work;
-}
-
 static void add_time(struct ebb_profile_time *sum, const struct ebb_profile_time *time)
 {
     sum->seconds += time->seconds;
@@ -118,20 +55,6 @@ static void add_time(struct ebb_profile_time *sum, const struct ebb_profile_time
 }
 
 /* ---- ops ---- */
-
-static void label_entry(const struct ebb_program *program, const struct ebb_entry *entry,
-                        char label[EBB_OP_LABEL])
-{
-    const void *args = ebb_program_args(program, entry);
-    if (entry->kind == EBB_ENTRY_OP) {
-        ebb_op_label((enum ebb_op)entry->op, args, label);
-        return;
-    }
-    const struct ebb_view *view = &((const struct ebb_move *)args)->device;
-    snprintf(label, EBB_OP_LABEL, "copy %s [%lld, %lld]",
-             entry->kind == EBB_ENTRY_OUT ? "out" : "in", (long long)view->rows,
-             (long long)view->cols);
-}
 
 static enum ebb_status grow_ops(struct ebb_profile *p)
 {
@@ -146,12 +69,12 @@ static enum ebb_status grow_ops(struct ebb_profile *p)
 }
 
 static enum ebb_status add_op(struct ebb_profile *p, const struct ebb_program *program,
-                              const struct ebb_entry *entry, enum ebb_profile_part part,
+                              const struct ebb_entry *entry, enum ebb_step_part part,
                               const struct ebb_profile_time *time)
 {
     char label[EBB_OP_LABEL];
     int64_t i = 0;
-    label_entry(program, entry, label);
+    ebb_entry_label(program, entry, label);
     while (i < p->op_count && (p->ops[i].part != part || strcmp(p->ops[i].label, label) != 0)) i++;
     if (i == p->op_count) {
         EBB_TRY(grow_ops(p));
@@ -194,8 +117,8 @@ static void add_gap(struct ebb_profile *p, const struct ebb_program *program,
         if (end > ready) ready = end;
     }
     if (ready > to) ready = to > from ? to : from;
-    p->step[EBB_PROFILE_STALL].seconds += ready - from;
-    p->step[EBB_PROFILE_GAP].seconds += to - ready;
+    p->step[EBB_PART_STALL].seconds += ready - from;
+    p->step[EBB_PART_GAP].seconds += to - ready;
 }
 
 /* Entries that ran as one share its time by the bytes that each moves. */
@@ -207,12 +130,13 @@ static void share_times(struct ebb_profile *p, const struct ebb_program *program
         double bytes = 0, at = time->begin, all = time->seconds;
         if (time->count < 2) continue;
         for (int32_t k = 0; k < time->count; k++)
-            bytes += work_of(program, ebb_program_entry_at(program, e + k), env).bytes;
+            bytes += ebb_entry_work(program, ebb_program_entry_at(program, e + k), env).bytes;
         if (bytes <= 0) continue;
         for (int32_t k = 0; k < time->count; k++) {
             time[k].begin = at;
             time[k].seconds =
-                all * work_of(program, ebb_program_entry_at(program, e + k), env).bytes / bytes;
+                all * ebb_entry_work(program, ebb_program_entry_at(program, e + k), env).bytes /
+                bytes;
             at += time[k].seconds;
         }
     }
@@ -227,13 +151,10 @@ static enum ebb_status add_run(struct ebb_profile *p, const struct ebb_program *
     for (int32_t e = 0; e < ebb_program_entries(program); e++) {
         const struct ebb_entry *entry = ebb_program_entry_at(program, e);
         const struct ebb_entry_time *time = &p->times[e];
-        enum ebb_profile_part which = entry->kind == EBB_ENTRY_OUT  ? EBB_PROFILE_COPY_OUT
-                                      : entry->kind == EBB_ENTRY_IN ? EBB_PROFILE_COPY_IN
-                                      : optimizer                   ? EBB_PROFILE_OPTIMIZER
-                                                                    : part_of_op(program, entry);
+        enum ebb_step_part which = ebb_entry_part(program, entry, optimizer);
         bool beside = entry->queue != EBB_QUEUE_COMPUTE;
         double end = time->begin + time->seconds;
-        struct ebb_op_work work = work_of(program, entry, env);
+        struct ebb_op_work work = ebb_entry_work(program, entry, env);
         struct ebb_profile_time sum = {.seconds = beside ? 0 : time->seconds,
                                        .beside = beside ? time->seconds : 0,
                                        .flops = work.flops,
@@ -245,7 +166,7 @@ static enum ebb_status add_run(struct ebb_profile *p, const struct ebb_program *
         add_gap(p, program, entry, at, time->begin);
         at = end;
     }
-    if (last > at) p->step[EBB_PROFILE_STALL].seconds += last - at;
+    if (last > at) p->step[EBB_PART_STALL].seconds += last - at;
     return EBB_OK;
 }
 
@@ -295,12 +216,12 @@ void ebb_profile_end(struct ebb_profile *profile, double seconds)
         profile->seconds = 0;
         profile->counted = 0;
     }
-    for (int i = 0; i < EBB_PROFILE_COUNT; i++) device += profile->step[i].seconds;
+    for (int i = 0; i < EBB_PART_COUNT; i++) device += profile->step[i].seconds;
     seconds -= profile->own;
     /* A GPU's clock may be a little faster than the host's. */
     if (seconds < device) seconds = device;
-    profile->step[EBB_PROFILE_HOST].seconds = seconds - device;
-    for (int i = 0; i < EBB_PROFILE_COUNT; i++) add_time(&profile->total[i], &profile->step[i]);
+    profile->step[EBB_PART_HOST].seconds = seconds - device;
+    for (int i = 0; i < EBB_PART_COUNT; i++) add_time(&profile->total[i], &profile->step[i]);
     end_ops(profile, true);
     profile->seconds += seconds;
     profile->seen++;
@@ -323,7 +244,7 @@ struct ebb_profile_step ebb_profile_mean(const struct ebb_profile *profile)
     if (mean.steps == 0) return mean;
     double share = 1 / (double)mean.steps;
     mean.seconds = profile->seconds * share;
-    for (int i = 0; i < EBB_PROFILE_COUNT; i++) mean.parts[i] = scaled(&profile->total[i], share);
+    for (int i = 0; i < EBB_PART_COUNT; i++) mean.parts[i] = scaled(&profile->total[i], share);
     return mean;
 }
 

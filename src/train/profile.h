@@ -12,33 +12,12 @@
 
 #include "base/json.h"
 #include "base/text.h"
-#include "op/work.h"
 #include "program/executor.h"
+#include "program/part.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-/* X(NAME, key, text) */
-#define EBB_PROFILE_LIST(X)                                                                        \
-    X(MATMUL, "matmul", "matmul")                                                                  \
-    X(ATTENTION_FORWARD, "attention_forward", "attention, forward")                                \
-    X(ATTENTION_BACKWARD, "attention_backward", "attention, backward")                             \
-    X(MEMORY, "memory_bound", "memory-bound") /* norms, rotary, SwiGLU, rows, embedding */         \
-    X(HEAD, "head", "head and loss")          /* the head's products, and losses */                \
-    X(OPTIMIZER, "optimizer", "optimizer")                                                         \
-    X(COPY_OUT, "copies_out", "copies out")                                                        \
-    X(COPY_IN, "copies_in", "copies in")                                                           \
-    X(STALL, "stalls", "stalls") /* COMPUTE waited for another queue */                            \
-    X(GAP, "gaps", "gaps")       /* COMPUTE had nothing, and nothing to wait for */                \
-    X(HOST, "host", "host")      /* between runs: batches, sums, what follows a sync */
-
-enum ebb_profile_part {
-#define EBB_PROFILE_ENUM(name, key, text) EBB_PROFILE_##name,
-    EBB_PROFILE_LIST(EBB_PROFILE_ENUM)
-#undef EBB_PROFILE_ENUM
-        EBB_PROFILE_COUNT
-};
 
 enum { EBB_PROFILE_FIRST = 2 }; /* steps that are left out */
 
@@ -52,13 +31,13 @@ struct ebb_profile_time {
 struct ebb_profile_step {
     int64_t steps, left_out; /* that were counted, and the first ones that were not */
     double seconds;
-    struct ebb_profile_time parts[EBB_PROFILE_COUNT];
+    struct ebb_profile_time parts[EBB_PART_COUNT];
 };
 
 /* An op of one size, or a copy; means of a step. */
 struct ebb_profile_op {
     char label[EBB_OP_LABEL];
-    enum ebb_profile_part part;
+    enum ebb_step_part part;
     double count; /* how often it runs in a step */
     struct ebb_profile_time time;
 };

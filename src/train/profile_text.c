@@ -6,18 +6,6 @@
 #include "train/metrics.h"
 #include "train/profile.h"
 
-static const char *const part_keys[] = {
-#define PART_KEY(name, key, text) key,
-    EBB_PROFILE_LIST(PART_KEY)
-#undef PART_KEY
-};
-
-static const char *const part_texts[] = {
-#define PART_TEXT(name, key, text) text,
-    EBB_PROFILE_LIST(PART_TEXT)
-#undef PART_TEXT
-};
-
 /* What a part is measured by. */
 struct rate {
     double value;   /* a second; 0: none */
@@ -25,29 +13,29 @@ struct rate {
     const char *unit;
 };
 
-static struct rate rate_of(const struct ebb_profile_step *step, enum ebb_profile_part which,
+static struct rate rate_of(const struct ebb_profile_step *step, enum ebb_step_part which,
                            const struct ebb_ceilings *c)
 {
     const struct ebb_profile_time *part = &step->parts[which];
     double seconds = part->seconds + part->beside;
     struct rate rate = {.unit = "B/s"};
     switch (which) {
-    case EBB_PROFILE_MATMUL:
-    case EBB_PROFILE_ATTENTION_FORWARD:
-    case EBB_PROFILE_ATTENTION_BACKWARD:
-    case EBB_PROFILE_HEAD:
+    case EBB_PART_MATMUL:
+    case EBB_PART_ATTENTION_FORWARD:
+    case EBB_PART_ATTENTION_BACKWARD:
+    case EBB_PART_HEAD:
         rate = (struct rate){.value = part->flops, .ceiling = c->flops, .unit = "FLOP/s"};
         break;
-    case EBB_PROFILE_MEMORY:
-    case EBB_PROFILE_OPTIMIZER:
+    case EBB_PART_MEMORY:
+    case EBB_PART_OPTIMIZER:
         rate.value = part->bytes;
         rate.ceiling = c->bytes;
         break;
-    case EBB_PROFILE_COPY_OUT:
+    case EBB_PART_COPY_OUT:
         rate.value = part->bytes;
         rate.ceiling = c->out_bytes;
         break;
-    case EBB_PROFILE_COPY_IN:
+    case EBB_PART_COPY_IN:
         rate.value = part->bytes;
         rate.ceiling = c->in_bytes;
         break;
@@ -71,7 +59,7 @@ static json_t *known(double value)
     return ebb_json_number(value > 0 ? value : (double)NAN);
 }
 
-static json_t *describe_part(const struct ebb_profile_step *step, enum ebb_profile_part which,
+static json_t *describe_part(const struct ebb_profile_step *step, enum ebb_step_part which,
                              const struct ebb_ceilings *ceilings)
 {
     const struct ebb_profile_time *part = &step->parts[which];
@@ -108,8 +96,9 @@ static json_t *describe_parts(const struct ebb_profile_step *step,
 {
     json_t *json = json_object();
     bool ok = true;
-    for (int i = 0; ok && i < EBB_PROFILE_COUNT; i++)
-        ok = set(json, part_keys[i], describe_part(step, (enum ebb_profile_part)i, ceilings));
+    for (int i = 0; ok && i < EBB_PART_COUNT; i++)
+        ok = set(json, ebb_step_part_key((enum ebb_step_part)i),
+                 describe_part(step, (enum ebb_step_part)i, ceilings));
     if (ok) return json;
     json_decref(json);
     return NULL;
@@ -119,7 +108,7 @@ static json_t *describe_op(const struct ebb_profile_op *op)
 {
     json_t *json = json_object();
     bool ok = set(json, "op", json_string(op->label)) &&
-              set(json, "part", json_string(part_keys[op->part])) &&
+              set(json, "part", json_string(ebb_step_part_key(op->part))) &&
               set(json, "count", ebb_json_number(op->count)) &&
               set(json, "seconds", ebb_json_number(op->time.seconds + op->time.beside)) &&
               set(json, "flops", ebb_json_number(op->time.flops)) &&
@@ -176,7 +165,7 @@ static const char *rate_text(double rate, const char *unit, char out[CELL])
 }
 
 static enum ebb_status add_line(struct ebb_ctx *ctx, const struct ebb_profile_step *step,
-                                enum ebb_profile_part which, double seconds,
+                                enum ebb_step_part which, double seconds,
                                 const struct ebb_ceilings *ceilings, struct ebb_str *text)
 {
     struct rate rate = rate_of(step, which, ceilings);
@@ -187,10 +176,11 @@ static enum ebb_status add_line(struct ebb_ctx *ctx, const struct ebb_profile_st
     /* No line ends in blanks. */
     int width = share[0] ? 12 : 0;
     if (!speed[0])
-        return ebb_str_addf(ctx, text, "  %-20s %11.3f ms %6.1f %%\n", part_texts[which],
+        return ebb_str_addf(ctx, text, "  %-20s %11.3f ms %6.1f %%\n", ebb_step_part_text(which),
                             1e3 * seconds, 100 * seconds / step->seconds);
-    return ebb_str_addf(ctx, text, "  %-20s %11.3f ms %6.1f %%  %12s%*s\n", part_texts[which],
-                        1e3 * seconds, 100 * seconds / step->seconds, speed, width, share);
+    return ebb_str_addf(ctx, text, "  %-20s %11.3f ms %6.1f %%  %12s%*s\n",
+                        ebb_step_part_text(which), 1e3 * seconds, 100 * seconds / step->seconds,
+                        speed, width, share);
 }
 
 static enum ebb_status add_ceilings(struct ebb_ctx *ctx, const struct ebb_ceilings *c,
@@ -234,19 +224,19 @@ enum ebb_status ebb_profile_table(struct ebb_ctx *ctx, const struct ebb_profile_
 {
     bool beside = false;
     EBB_TRY(add_head(ctx, step, ceilings, text));
-    for (int i = 0; i < EBB_PROFILE_COUNT; i++) {
+    for (int i = 0; i < EBB_PART_COUNT; i++) {
         const struct ebb_profile_time *part = &step->parts[i];
-        bool copy = i == EBB_PROFILE_COPY_OUT || i == EBB_PROFILE_COPY_IN;
+        bool copy = i == EBB_PART_COPY_OUT || i == EBB_PART_COPY_IN;
         beside = beside || part->beside > 0;
         if (copy && !(part->seconds > 0)) continue;
-        EBB_TRY(add_line(ctx, step, (enum ebb_profile_part)i, part->seconds, ceilings, text));
+        EBB_TRY(add_line(ctx, step, (enum ebb_step_part)i, part->seconds, ceilings, text));
     }
     EBB_TRY(ebb_str_addf(ctx, text, "  %-20s %11.3f ms %6.1f %%\n", "step", 1e3 * step->seconds,
                          100.0));
     if (beside) EBB_TRY(ebb_str_addf(ctx, text, "beside that, on queues of their own:\n"));
-    for (int i = 0; i < EBB_PROFILE_COUNT; i++)
+    for (int i = 0; i < EBB_PART_COUNT; i++)
         if (step->parts[i].beside > 0)
-            EBB_TRY(add_line(ctx, step, (enum ebb_profile_part)i, step->parts[i].beside, ceilings,
-                             text));
+            EBB_TRY(
+                add_line(ctx, step, (enum ebb_step_part)i, step->parts[i].beside, ceilings, text));
     return add_ceilings(ctx, ceilings, text);
 }
