@@ -337,11 +337,11 @@ static void the_table_has_a_line_a_part_and_copies_where_there_are_any(void **st
     struct ebb_profile_step step = {.steps = 8, .left_out = 2, .seconds = 0.8};
     const struct ebb_ceilings ceilings = {.flops = 743e12, .bytes = 4.27e12, .out_bytes = 55.2e9};
     step.parts[EBB_PART_MATMUL] =
-        (struct ebb_profile_time){.seconds = 0.5, .flops = 300e12, .bytes = 1};
-    step.parts[EBB_PART_MEMORY] = (struct ebb_profile_time){.seconds = 0.2, .bytes = 0.4e12};
-    step.parts[EBB_PART_HOST] = (struct ebb_profile_time){.seconds = 0.1};
-    step.parts[EBB_PART_COPY_OUT] = (struct ebb_profile_time){.beside = 0.4, .bytes = 20e9};
-    step.parts[EBB_PART_COPY_IN] = (struct ebb_profile_time){.beside = 0.2, .bytes = 9.99e9};
+        (struct ebb_part_time){.seconds = 0.5, .flops = 300e12, .bytes = 1};
+    step.parts[EBB_PART_MEMORY] = (struct ebb_part_time){.seconds = 0.2, .bytes = 0.4e12};
+    step.parts[EBB_PART_HOST] = (struct ebb_part_time){.seconds = 0.1};
+    step.parts[EBB_PART_COPY_OUT] = (struct ebb_part_time){.beside = 0.4, .bytes = 20e9};
+    step.parts[EBB_PART_COPY_IN] = (struct ebb_part_time){.beside = 0.2, .bytes = 9.99e9};
     run_ok(ctx, ebb_profile_table(ctx, &step, &ceilings, &text), "table");
     assert_string_equal(
         text.data,

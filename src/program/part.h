@@ -33,6 +33,12 @@ enum ebb_step_part {
 const char *ebb_step_part_key(enum ebb_step_part part);
 const char *ebb_step_part_text(enum ebb_step_part part);
 
+struct ebb_part_time {
+    double seconds; /* of COMPUTE's time line */
+    double beside;  /* on other queues */
+    double flops, bytes;
+};
+
 /* Of an entry's own time. `optimizer`: the program is one of the optimizer, so that all its ops
  * are. */
 enum ebb_step_part ebb_entry_part(const struct ebb_program *program, const struct ebb_entry *entry,

@@ -367,7 +367,8 @@ enum ebb_status ebb_engine_make_ready(struct ebb_engine *engine)
         (int32_t *)ebb_mem_alloc(engine->ctx, (size_t)(engine->request.capacity.docs + 1) *
                                                   sizeof *engine->doc_starts);
     if (!engine->doc_starts) return EBB_NO_MEMORY;
-    if (engine->request.profile) EBB_TRY(ebb_profile_create(engine->ctx, &engine->profile));
+    if (engine->request.profile)
+        EBB_TRY(ebb_profile_create(engine->ctx, &engine->plan->request.numerics, &engine->profile));
     EBB_TRY(create_executors(engine));
     EBB_TRY(prepare_attention(engine));
     engine->ready = true;

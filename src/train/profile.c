@@ -12,29 +12,33 @@
 struct op_sum {
     char label[EBB_OP_LABEL];
     enum ebb_step_part part;
+    enum ebb_cost_class which;
     int64_t step_count, total_count; /* of the step that is going on, of those that count */
-    struct ebb_profile_time step, total;
+    struct ebb_part_time step, total;
 };
 
 struct ebb_profile {
     struct ebb_ctx *ctx;
-    struct op_sum *ops; /* [op_room] */
+    const struct ebb_numerics *numerics; /* borrowed */
+    struct op_sum *ops;                  /* [op_room] */
     int64_t op_count, op_room;
     struct ebb_entry_time *times; /* [room] */
     int32_t room;
     int64_t seen, counted; /* steps */
     double seconds;        /* of those that count, with `total` */
-    struct ebb_profile_time total[EBB_PART_COUNT];
-    struct ebb_profile_time step[EBB_PART_COUNT]; /* of the step that is going on */
-    double own;                                   /* what looking at it took */
-    bool torn;                                    /* a run of it has no times: it does not count */
+    struct ebb_part_time total[EBB_PART_COUNT];
+    struct ebb_part_time step[EBB_PART_COUNT]; /* of the step that is going on */
+    double own;                                /* what looking at it took */
+    bool torn;                                 /* a run of it has no times: it does not count */
 };
 
-enum ebb_status ebb_profile_create(struct ebb_ctx *ctx, struct ebb_profile **profile)
+enum ebb_status ebb_profile_create(struct ebb_ctx *ctx, const struct ebb_numerics *numerics,
+                                   struct ebb_profile **profile)
 {
     *profile = (struct ebb_profile *)ebb_mem_alloc(ctx, sizeof **profile);
     if (!*profile) return EBB_NO_MEMORY;
     (*profile)->ctx = ctx;
+    (*profile)->numerics = numerics;
     return EBB_OK;
 }
 
@@ -46,7 +50,7 @@ void ebb_profile_free(struct ebb_profile *profile)
     ebb_mem_free(profile->ctx, profile);
 }
 
-static void add_time(struct ebb_profile_time *sum, const struct ebb_profile_time *time)
+static void add_time(struct ebb_part_time *sum, const struct ebb_part_time *time)
 {
     sum->seconds += time->seconds;
     sum->beside += time->beside;
@@ -70,7 +74,7 @@ static enum ebb_status grow_ops(struct ebb_profile *p)
 
 static enum ebb_status add_op(struct ebb_profile *p, const struct ebb_program *program,
                               const struct ebb_entry *entry, enum ebb_step_part part,
-                              const struct ebb_profile_time *time)
+                              const struct ebb_part_time *time)
 {
     char label[EBB_OP_LABEL];
     int64_t i = 0;
@@ -81,6 +85,7 @@ static enum ebb_status add_op(struct ebb_profile *p, const struct ebb_program *p
         memset(&p->ops[i], 0, sizeof p->ops[i]);
         memcpy(p->ops[i].label, label, sizeof label);
         p->ops[i].part = part;
+        p->ops[i].which = ebb_entry_cost_class(program, entry, p->numerics);
         p->op_count++;
     }
     p->ops[i].step_count++;
@@ -155,10 +160,10 @@ static enum ebb_status add_run(struct ebb_profile *p, const struct ebb_program *
         bool beside = entry->queue != EBB_QUEUE_COMPUTE;
         double end = time->begin + time->seconds;
         struct ebb_op_work work = ebb_entry_work(program, entry, env);
-        struct ebb_profile_time sum = {.seconds = beside ? 0 : time->seconds,
-                                       .beside = beside ? time->seconds : 0,
-                                       .flops = work.flops,
-                                       .bytes = work.bytes};
+        struct ebb_part_time sum = {.seconds = beside ? 0 : time->seconds,
+                                    .beside = beside ? time->seconds : 0,
+                                    .flops = work.flops,
+                                    .bytes = work.bytes};
         add_time(&p->step[which], &sum);
         EBB_TRY(add_op(p, program, entry, which, &sum));
         if (end > last) last = end;
@@ -228,10 +233,10 @@ void ebb_profile_end(struct ebb_profile *profile, double seconds)
     profile->counted++;
 }
 
-static struct ebb_profile_time scaled(const struct ebb_profile_time *time, double share)
+static struct ebb_part_time scaled(const struct ebb_part_time *time, double share)
 {
-    struct ebb_profile_time t = {time->seconds * share, time->beside * share, time->flops * share,
-                                 time->bytes * share};
+    struct ebb_part_time t = {time->seconds * share, time->beside * share, time->flops * share,
+                              time->bytes * share};
     return t;
 }
 
@@ -272,6 +277,7 @@ enum ebb_status ebb_profile_ops(const struct ebb_profile *profile, struct ebb_pr
         struct ebb_profile_op *op = &ops[(*count)++];
         memcpy(op->label, from->label, sizeof op->label);
         op->part = from->part;
+        op->which = from->which;
         op->count = (double)from->total_count * share;
         op->time = scaled(&from->total, share);
     }

@@ -12,8 +12,8 @@
 
 #include "base/json.h"
 #include "base/text.h"
+#include "plan/rates.h"
 #include "program/executor.h"
-#include "program/part.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -21,25 +21,20 @@ extern "C" {
 
 enum { EBB_PROFILE_FIRST = 2 }; /* steps that are left out */
 
-struct ebb_profile_time {
-    double seconds; /* of COMPUTE's time line */
-    double beside;  /* on other queues */
-    double flops, bytes;
-};
-
 /* Means of a step. */
 struct ebb_profile_step {
     int64_t steps, left_out; /* that were counted, and the first ones that were not */
     double seconds;
-    struct ebb_profile_time parts[EBB_PART_COUNT];
+    struct ebb_part_time parts[EBB_PART_COUNT];
 };
 
 /* An op of one size, or a copy; means of a step. */
 struct ebb_profile_op {
     char label[EBB_OP_LABEL];
     enum ebb_step_part part;
-    double count; /* how often it runs in a step */
-    struct ebb_profile_time time;
+    enum ebb_cost_class which; /* plan/rates.h */
+    double count;              /* how often it runs in a step */
+    struct ebb_part_time time;
 };
 
 /* What this device does at most, measured on it; a second, 0: not known. */
@@ -51,7 +46,9 @@ struct ebb_ceilings {
 
 struct ebb_profile;
 
-enum ebb_status ebb_profile_create(struct ebb_ctx *ctx, struct ebb_profile **profile);
+/* `numerics` is borrowed: what its programs were made for. */
+enum ebb_status ebb_profile_create(struct ebb_ctx *ctx, const struct ebb_numerics *numerics,
+                                   struct ebb_profile **profile);
 void ebb_profile_free(struct ebb_profile *profile); /* accepts NULL */
 
 /* A step that never ends is forgotten when the next one begins. `seconds`: how long it took, with

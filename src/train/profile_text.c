@@ -16,7 +16,7 @@ struct rate {
 static struct rate rate_of(const struct ebb_profile_step *step, enum ebb_step_part which,
                            const struct ebb_ceilings *c)
 {
-    const struct ebb_profile_time *part = &step->parts[which];
+    const struct ebb_part_time *part = &step->parts[which];
     double seconds = part->seconds + part->beside;
     struct rate rate = {.unit = "B/s"};
     switch (which) {
@@ -62,7 +62,7 @@ static json_t *known(double value)
 static json_t *describe_part(const struct ebb_profile_step *step, enum ebb_step_part which,
                              const struct ebb_ceilings *ceilings)
 {
-    const struct ebb_profile_time *part = &step->parts[which];
+    const struct ebb_part_time *part = &step->parts[which];
     struct rate rate = rate_of(step, which, ceilings);
     bool flops = rate.unit[0] == 'F';
     json_t *json = json_object();
@@ -225,7 +225,7 @@ enum ebb_status ebb_profile_table(struct ebb_ctx *ctx, const struct ebb_profile_
     bool beside = false;
     EBB_TRY(add_head(ctx, step, ceilings, text));
     for (int i = 0; i < EBB_PART_COUNT; i++) {
-        const struct ebb_profile_time *part = &step->parts[i];
+        const struct ebb_part_time *part = &step->parts[i];
         bool copy = i == EBB_PART_COPY_OUT || i == EBB_PART_COPY_IN;
         beside = beside || part->beside > 0;
         if (copy && !(part->seconds > 0)) continue;

@@ -1,0 +1,162 @@
+/* The forecast: a program's entries, each at its time.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "plan/forecast.h"
+
+#include <string.h>
+
+struct forecaster {
+    struct ebb_ctx *ctx;
+    const struct ebb_rates *rates;
+    const struct ebb_numerics *numerics;
+    struct ebb_op_env env;
+    double *ends; /* [room] when each entry has ended */
+    int32_t room;
+    double times; /* how often the program runs in a step */
+    struct ebb_forecast *out;
+};
+
+static void add(struct forecaster *f, enum ebb_step_part part, const struct ebb_part_time *time)
+{
+    struct ebb_part_time *sum = &f->out->parts[part];
+    sum->seconds += f->times * time->seconds;
+    sum->beside += f->times * time->beside;
+    sum->flops += f->times * time->flops;
+    sum->bytes += f->times * time->bytes;
+}
+
+static void add_seconds(struct forecaster *f, enum ebb_step_part part, double seconds)
+{
+    const struct ebb_part_time time = {.seconds = seconds};
+    add(f, part, &time);
+}
+
+static double cost_of(struct forecaster *f, enum ebb_cost_class which,
+                      const struct ebb_op_work *work)
+{
+    const struct ebb_cost *cost = &f->rates->costs[which];
+    if (!ebb_cost_known(cost)) f->out->known = false;
+    return ebb_cost_seconds(cost, work);
+}
+
+/* What the host puts together for a run: rows of persistent tensors that come in. */
+static double host_bytes(const struct forecaster *f, const struct ebb_program *program)
+{
+    double bytes = 0;
+    for (int32_t e = 0; e < ebb_program_entries(program); e++) {
+        const struct ebb_entry *entry = ebb_program_entry_at(program, e);
+        if (entry->kind != EBB_ENTRY_IN) continue;
+        const struct ebb_move *move = (const struct ebb_move *)ebb_program_args(program, entry);
+        if (move->object < 0) bytes += ebb_entry_work(program, entry, &f->env).bytes;
+    }
+    return bytes;
+}
+
+static enum ebb_status make_room(struct forecaster *f, const struct ebb_program *program)
+{
+    int32_t entries = ebb_program_entries(program);
+    if (entries <= f->room) return EBB_OK;
+    double *ends = (double *)ebb_mem_realloc(f->ctx, f->ends, (size_t)entries * sizeof *ends);
+    if (!ends) return EBB_NO_MEMORY;
+    f->ends = ends;
+    f->room = entries;
+    return EBB_OK;
+}
+
+/* Where an entry can begin, at the earliest, for what it waits for. */
+static double ready_at(const struct forecaster *f, const struct ebb_program *program,
+                       const struct ebb_entry *entry)
+{
+    double ready = 0;
+    for (int32_t k = 0; k < entry->wait_count; k++) {
+        double end = f->ends[ebb_program_wait_at(program, entry, k)];
+        if (end > ready) ready = end;
+    }
+    return ready;
+}
+
+/* Moves of rows that are not live, and ops on none, take nothing. */
+static double entry_seconds(struct forecaster *f, const struct ebb_program *program,
+                            const struct ebb_entry *entry, const struct ebb_op_work *work)
+{
+    if (work->bytes <= 0 && entry->kind != EBB_ENTRY_OP) return 0;
+    return cost_of(f, ebb_entry_cost_class(program, entry, f->numerics), work);
+}
+
+static enum ebb_status run_program(struct forecaster *f, const struct ebb_program *program,
+                                   bool optimizer)
+{
+    const struct ebb_op_work none = {0};
+    const struct ebb_op_work rows = {.bytes = host_bytes(f, program)};
+    const double gap = f->rates->costs[EBB_COST_GAP].call;
+    double queues[EBB_QUEUE_COUNT] = {0}, last = 0;
+    EBB_TRY(make_room(f, program));
+    add_seconds(f, EBB_PART_HOST, cost_of(f, EBB_COST_HOST, optimizer ? &none : &rows));
+    for (int32_t e = 0; e < ebb_program_entries(program); e++) {
+        const struct ebb_entry *entry = ebb_program_entry_at(program, e);
+        const struct ebb_op_work work = ebb_entry_work(program, entry, &f->env);
+        double seconds = entry_seconds(f, program, entry, &work), *queue = &queues[entry->queue];
+        bool beside = entry->queue != EBB_QUEUE_COMPUTE;
+        double ready = ready_at(f, program, entry), begin = *queue;
+        if (seconds > 0 && !beside) {
+            begin += gap;
+            add_seconds(f, EBB_PART_GAP, gap);
+        }
+        if (ready > begin) {
+            if (!beside) add_seconds(f, EBB_PART_STALL, ready - begin);
+            begin = ready;
+        }
+        const struct ebb_part_time time = {.seconds = beside ? 0 : seconds,
+                                           .beside = beside ? seconds : 0,
+                                           .flops = work.flops,
+                                           .bytes = work.bytes};
+        add(f, ebb_entry_part(program, entry, optimizer), &time);
+        *queue = f->ends[e] = begin + seconds;
+        if (*queue > last) last = *queue;
+    }
+    add_seconds(f, EBB_PART_STALL, last - queues[EBB_QUEUE_COMPUTE]);
+    return EBB_OK;
+}
+
+/* The load, cut to the capacity. */
+static void set_step(const struct ebb_capacity *capacity, const struct ebb_forecast_load *load,
+                     struct ebb_step *step)
+{
+    memset(step, 0, sizeof *step);
+    step->docs = load->docs < capacity->docs ? load->docs : capacity->docs;
+    step->tokens = load->doc_starts[step->docs];
+    if (step->tokens > capacity->tokens) step->tokens = capacity->tokens;
+    step->labels = load->labels < step->tokens ? load->labels : step->tokens;
+    for (int64_t d = 0; d < step->docs; d++) {
+        int64_t length = load->doc_starts[d + 1] - load->doc_starts[d];
+        if (length > step->longest) step->longest = length;
+    }
+}
+
+enum ebb_status ebb_forecast_step(struct ebb_ctx *ctx, const struct ebb_plan *plan,
+                                  const struct ebb_rates *rates,
+                                  const struct ebb_forecast_load *load,
+                                  struct ebb_forecast *forecast)
+{
+    struct ebb_step step;
+    struct forecaster f = {.ctx = ctx,
+                           .rates = rates,
+                           .numerics = &plan->request.numerics,
+                           .times = (double)load->micro_batches,
+                           .out = forecast};
+    enum ebb_status status = EBB_OK;
+    set_step(&plan->request.capacity, load, &step);
+    memset(forecast, 0, sizeof *forecast);
+    forecast->known = true;
+    f.env.ctx = ctx;
+    f.env.step = &step;
+    f.env.doc_starts = load->doc_starts;
+    if (plan->programs[EBB_PROGRAM_TRAIN])
+        status = run_program(&f, plan->programs[EBB_PROGRAM_TRAIN], false);
+    f.times = 1;
+    if (status == EBB_OK && plan->programs[EBB_PROGRAM_UPDATE])
+        status = run_program(&f, plan->programs[EBB_PROGRAM_UPDATE], true);
+    ebb_mem_free(ctx, f.ends);
+    for (int i = 0; i < EBB_PART_COUNT; i++) forecast->seconds += forecast->parts[i].seconds;
+    if (!forecast->known) memset(forecast, 0, sizeof *forecast);
+    return status;
+}

@@ -1,0 +1,126 @@
+/* GPUs by their data sheets, and rates for them.
+ *
+ * What is known of a GPU that is not here is its peak: a measured one shows how much of its own
+ * peak each class of op reaches, and the share is taken to be the same. That is a guess, and said
+ * to be one: smaller GPUs mostly reach a little more of their arithmetic, older ones less.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+#include "plan/rates.h"
+
+#define MIB(n) ((int64_t)(n) << 20)
+
+/* NVIDIA's data sheets and architecture papers: dense bf16 with fp32 sums, memory, one way of the
+ * PCIe link; memory as nvidia-smi shows it. */
+static const struct ebb_gpu gpus[] = {
+    {"RTX 3060 12GB", MIB(12288), 25.5e12, 360e9, 31.5e9},
+    {"RTX 3090", MIB(24576), 71e12, 936e9, 31.5e9},
+    {"RTX 4060 Ti 16GB", MIB(16380), 44.1e12, 288e9, 15.8e9},
+    {"RTX 4090", MIB(24564), 165.2e12, 1008e9, 31.5e9},
+    {"RTX 5090", MIB(32607), 209.5e12, 1792e9, 63e9},
+    {"A100 40GB", MIB(40960), 312e12, 1555e9, 31.5e9},
+    {"A100 80GB", MIB(81920), 312e12, 2039e9, 31.5e9},
+    {"L4", MIB(23034), 121e12, 300e9, 31.5e9},
+    {"L40S", MIB(46068), 362e12, 864e9, 31.5e9},
+    {"H100", MIB(81559), 989e12, 3350e9, 63e9},
+    {"H200", MIB(143771), 989e12, 4800e9, 63e9},
+    {"B200", MIB(183359), 2250e12, 8000e9, 63e9},
+};
+enum { GPUS = (int)(sizeof gpus / sizeof gpus[0]) };
+
+const struct ebb_gpu *ebb_gpus(int64_t *count)
+{
+    *count = GPUS;
+    return gpus;
+}
+
+/* ---- by name ---- */
+
+/* The next character that counts: letters in lower case, digits. */
+static int next_of(const char **text)
+{
+    while (**text && !isalnum((unsigned char)**text)) (*text)++;
+    return **text ? tolower((unsigned char)*(*text)++) : '\0';
+}
+
+/* Behind "NVIDIA", "GeForce" and "RTX". */
+static const char *behind_makers(const char *name)
+{
+    static const char *const makers[] = {"nvidia", "geforce", "rtx"};
+    for (size_t i = 0; i < sizeof makers / sizeof makers[0]; i++) {
+        size_t bytes = strlen(makers[i]);
+        while (*name && !isalnum((unsigned char)*name)) name++;
+        if (strncasecmp(name, makers[i], bytes) == 0) name += bytes;
+    }
+    return name;
+}
+
+/* The name, or one that only one GPU begins with ("A100" is two). */
+const struct ebb_gpu *ebb_gpu_find(const char *name)
+{
+    const struct ebb_gpu *found = NULL;
+    int64_t matches = 0;
+    name = behind_makers(name);
+    if (*name == '\0') return NULL;
+    for (int i = 0; i < GPUS; i++) {
+        const char *a = behind_makers(gpus[i].name), *b = name;
+        int x, y;
+        do {
+            x = next_of(&a);
+            y = next_of(&b);
+        } while (x == y && x != '\0');
+        if (x == y) return &gpus[i];
+        if (y != '\0' || isdigit(x)) continue; /* "L4" is no beginning of "L40S" */
+        found = &gpus[i];
+        matches++;
+    }
+    return matches == 1 ? found : NULL;
+}
+
+/* ---- rates ---- */
+
+/* One H200 in steps of Llama 3.2 1B and Qwen2.5-7B with LoRA, 2 Dec 2026: docs/PERFORMANCE.md.
+ * Seconds for a call, a byte, an operation. */
+static const struct ebb_cost reference[EBB_COST_COUNT] = {
+    [EBB_COST_PRODUCT] = {24e-6, 1 / 10.69e12, 1 / 740.7e12},
+    [EBB_COST_THIN] = {10.15e-6, 1 / 4.91e12, 1 / 168.4e12},
+    [EBB_COST_ATTENTION_FORWARD_64] = {50e-6, 0, 1 / 405e12},
+    [EBB_COST_ATTENTION_FORWARD_128] = {51e-6, 0, 1 / 525.6e12},
+    [EBB_COST_ATTENTION_BACKWARD_64] = {334e-6, 0, 1 / 370e12},
+    [EBB_COST_ATTENTION_BACKWARD_128] = {334e-6, 0, 1 / 485.5e12},
+    [EBB_COST_ATTENTION_FIXED_64] = {334e-6, 0, 1 / 270e12},
+    [EBB_COST_ATTENTION_FIXED_128] = {334e-6, 0, 1 / 355e12},
+    [EBB_COST_MEMORY] = {6.05e-6, 1 / 4.09e12, 0},
+    [EBB_COST_LOSS] = {0, 1 / 2.10e12, 0},
+    [EBB_COST_OPTIMIZER] = {0.24e-6, 1 / 2.93e12, 0},
+    [EBB_COST_COPY_OUT] = {5.3e-6, 1 / 55.5e9, 0},
+    [EBB_COST_COPY_IN] = {4.6e-6, 1 / 54e9, 0},
+    [EBB_COST_GAP] = {2.5e-6, 0, 0},
+    [EBB_COST_HOST] = {0.28e-3, 1 / 45e9, 0},
+};
+static const char reference_name[] = "H200";
+
+static double unit_bytes(const struct ebb_gpu *gpu, int which)
+{
+    return which == EBB_COST_COPY_OUT || which == EBB_COST_COPY_IN ? gpu->link_bytes
+                                                                   : gpu->memory_bytes;
+}
+
+void ebb_gpu_rates(const struct ebb_gpu *gpu, enum ebb_dtype storage, struct ebb_rates *rates)
+{
+    const struct ebb_gpu *known = ebb_gpu_find(reference_name);
+    memset(rates, 0, sizeof *rates);
+    snprintf(rates->device, sizeof rates->device, "%s", gpu->name);
+    snprintf(rates->versions, sizeof rates->versions, "data sheet, at an H200's efficiency");
+    rates->storage = storage;
+    if (storage != EBB_BF16) return; /* nothing is known of other types */
+    for (int i = 0; i < EBB_COST_COUNT; i++) {
+        struct ebb_cost cost = reference[i];
+        if (i != EBB_COST_HOST) cost.byte *= unit_bytes(known, i) / unit_bytes(gpu, i);
+        cost.flop *= known->flops / gpu->flops;
+        rates->costs[i] = cost;
+    }
+}
