@@ -12,10 +12,24 @@ enum ebb_status ebb_matmul_lib_create(struct ebb_ctx *ctx, const struct ebb_op_t
                                                : ebb_matmul_cpu_create(ctx, target->threads, lib);
 }
 
+enum ebb_status ebb_matmul_lib_create_planned(struct ebb_ctx *ctx,
+                                              const struct ebb_op_target *target,
+                                              struct ebb_matmul_lib **lib)
+{
+    if (target->backend != EBB_BACKEND_CUDA) return ebb_matmul_lib_create(ctx, target, lib);
+    *lib = ebb_mem_alloc(ctx, sizeof **lib);
+    if (*lib == NULL) return EBB_NO_MEMORY;
+    (*lib)->backend = target->backend;
+    (*lib)->planned = ctx;
+    return EBB_OK;
+}
+
 void ebb_matmul_lib_free(struct ebb_matmul_lib *lib)
 {
     if (lib == NULL) return;
-    if (lib->backend == EBB_BACKEND_CUDA)
+    if (lib->planned)
+        ebb_mem_free(lib->planned, lib);
+    else if (lib->backend == EBB_BACKEND_CUDA)
         ebb_matmul_cuda_free(lib);
     else
         ebb_matmul_cpu_free(lib);
@@ -23,6 +37,7 @@ void ebb_matmul_lib_free(struct ebb_matmul_lib *lib)
 
 const char *ebb_matmul_lib_version(struct ebb_matmul_lib *lib)
 {
+    if (lib->planned) return "cuBLASLt (not loaded)";
     return lib->backend == EBB_BACKEND_CUDA ? ebb_matmul_cuda_version(lib)
                                             : ebb_matmul_cpu_version(lib);
 }

@@ -49,6 +49,11 @@ struct ebb_matmul {
 struct ebb_matmul_lib;
 enum ebb_status ebb_matmul_lib_create(struct ebb_ctx *ctx, const struct ebb_op_target *target,
                                       struct ebb_matmul_lib **lib);
+/* For plans alone: a GPU's needs no library, for what its products want is by formula. It says so as
+ * its version, and no product can run with it. */
+enum ebb_status ebb_matmul_lib_create_planned(struct ebb_ctx *ctx,
+                                              const struct ebb_op_target *target,
+                                              struct ebb_matmul_lib **lib);
 void ebb_matmul_lib_free(struct ebb_matmul_lib *lib); /* accepts NULL */
 /* "oneDNN 2.6.3 ...", "cuBLASLt 13.1.0 ...", for the numerics record. */
 const char *ebb_matmul_lib_version(struct ebb_matmul_lib *lib);

@@ -15,6 +15,8 @@ extern "C" {
 /* Both libraries' objects begin with this. */
 struct ebb_matmul_lib {
     enum ebb_backend backend;
+    struct ebb_ctx *planned; /* there is no more of it: it was made for plans, with this context;
+                                else NULL */
 };
 
 /* What holds for every number of live rows; EBB_FAILED names form and shapes. */

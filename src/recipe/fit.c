@@ -138,7 +138,9 @@ static enum ebb_status add_verdict(const struct ebb_setup *setup, const struct e
     if (device == 0) return EBB_OK;
     int64_t spare = device - plan->total_bytes;
     EBB_TRY(ebb_str_addf(setup->ctx, out, "%s%12s: %s, %s %s\n",
-                         setup->budget_given ? "memory_budget         " : "free on the GPU       ",
+                         setup->budget_given ? "memory_budget         "
+                         : setup->gpu        ? "the GPU's memory      "
+                                             : "free on the GPU       ",
                          ebb_text_bytes(device, budget, sizeof budget),
                          spare >= 0 ? "fits" : "does not fit",
                          ebb_text_bytes(spare >= 0 ? spare : -spare, over, sizeof over),
@@ -589,8 +591,11 @@ static enum ebb_status fail_device(const struct ebb_setup *setup, const struct e
         status =
             EBB_FAIL(ctx, EBB_DOES_NOT_FIT,
                      "run does not fit: it needs %s of memory, this %s %s\nneeds: %s\ntry:   %s",
-                     needs, setup->request.device_budget > 0 ? "GPU has free" : "machine has", has,
-                     kinds.data,
+                     needs,
+                     setup->gpu                         ? "GPU has"
+                     : setup->request.device_budget > 0 ? "GPU has free"
+                                                        : "machine has",
+                     has, kinds.data,
                      advice.data ? advice.data + strlen("\n       ") : "a smaller model");
     ebb_str_free(ctx, &advice);
     ebb_str_free(ctx, &kinds);

@@ -57,6 +57,7 @@ enum ebb_optim_key { EBB_OPTIM_KEY_ADAMW, EBB_OPTIM_KEY_SGD };
 enum ebb_strategy_key { EBB_STRATEGY_KEY_NO, EBB_STRATEGY_KEY_STEPS, EBB_STRATEGY_KEY_EPOCH };
 enum ebb_tier_key { EBB_TIER_KEY_AUTO, EBB_TIER_KEY_FALSE, EBB_TIER_KEY_CPU };
 enum ebb_color_key { EBB_COLOR_KEY_AUTO, EBB_COLOR_KEY_ALWAYS, EBB_COLOR_KEY_NEVER };
+enum ebb_sweep_key { EBB_SWEEP_KEY_NO, EBB_SWEEP_KEY_MEMORY };
 enum ebb_recipe_key { EBB_RECIPE_KEY_SFT, EBB_RECIPE_KEY_KD, EBB_RECIPE_KEY_DPO };
 enum ebb_loss_type_key {
     EBB_LOSS_TYPE_KEY_AUTO,
@@ -66,6 +67,8 @@ enum ebb_teacher_dtype_key { EBB_TEACHER_DTYPE_KEY_BFLOAT16, EBB_TEACHER_DTYPE_K
 
 /* Numbers whose default is "auto" hold EBB_AUTO_INT or NaN then. */
 enum { EBB_AUTO_INT = -1 };
+/* max_length of `ebb plan`: as long as it fits. */
+enum { EBB_LONGEST = -2 };
 
 struct ebb_config {
     /* model */
@@ -86,7 +89,7 @@ struct ebb_config {
     int64_t dataset_max_samples;
     int64_t max_bad_records;
     char *dataset_cache; /* "auto", "false" or a directory */
-    int64_t max_length;  /* or EBB_AUTO_INT */
+    int64_t max_length;  /* or EBB_AUTO_INT, EBB_LONGEST */
     int overlong;        /* enum ebb_overlong */
     int truncation_side; /* enum ebb_truncation_side */
     bool packing;
@@ -176,6 +179,10 @@ struct ebb_config {
     bool deterministic;
     bool profile;
     int attn_implementation; /* enum ebb_attention_choice */
+    /* plan */
+    char *gpu;          /* one that is not here; NULL: this machine */
+    int sweep;          /* enum ebb_sweep_key */
+    int64_t doc_length; /* of packed documents; 0: max_length */
     /* output of plan, data, eval and tokenize */
     bool json;
     /* generation */

@@ -269,6 +269,11 @@ static enum ebb_status set_int(struct ebb_options *options, const struct ebb_opt
         *field = EBB_AUTO_INT;
         return EBB_OK;
     }
+    if (option->bare && options->command == EBB_COMMAND_PLAN &&
+        strcmp(origin->text, option->bare) == 0) {
+        *field = EBB_LONGEST;
+        return EBB_OK;
+    }
     if (!ebb_text_int64(origin->text, &value)) {
         /* "1e3" and "1.0" are whole too. */
         if (!ebb_text_double(origin->text, &wide))
@@ -921,10 +926,16 @@ static enum ebb_status read_dashed(struct ebb_options *options, int count, char 
         *i += takes;
         return EBB_OK;
     }
-    if (next == NULL || strncmp(next, "--", 2) == 0)
+    if (next == NULL || strncmp(next, "--", 2) == 0) {
+        const struct ebb_option *option = ebb_option_find(out->key);
+        if (option && option->bare && options->command == EBB_COMMAND_PLAN) {
+            out->text = option->bare;
+            return EBB_OK;
+        }
         return EBB_FAIL(options->ctx, EBB_BAD_CONFIG,
                         "key '%s' needs a value\nwhere: command line  %s\ntry:   %s=VALUE",
                         out->key, arguments[*i], out->key);
+    }
     out->text = next;
     ++*i;
     return EBB_OK;
@@ -1104,6 +1115,7 @@ static json_t *field_json(const struct ebb_option *option, const void *field)
         return json_boolean(*(const bool *)field);
     case EBB_OPTION_INT: {
         int64_t value = *(const int64_t *)field;
+        if (option->bare && value == EBB_LONGEST) return json_string(option->bare);
         return option->automatic && value == EBB_AUTO_INT ? json_string("auto")
                                                           : json_integer(value);
     }

@@ -31,7 +31,7 @@ extern "C" {
     X(AUTO_BOOL, "auto, true or false", int) /* enum ebb_auto */                                   \
     X(CHOICE, "choice", int)                 /* index in `choices` */                              \
     X(STRING, "text", char *)                                                                      \
-    X(LIST, "list of names", char *) /* names joined by commas */                                  \
+    X(LIST, "list of names", char *)                      /* names joined by commas */             \
     X(TEXTS, "text, or list of texts", struct ebb_yaml *) /* a scalar or a list of them */         \
     X(YAML, "mapping or list", struct ebb_yaml *)
 
@@ -39,7 +39,7 @@ enum ebb_option_type {
 #define EBB_OPTION_TYPE_ENUM(name, text, type) EBB_OPTION_##name,
     EBB_OPTION_TYPE_LIST(EBB_OPTION_TYPE_ENUM)
 #undef EBB_OPTION_TYPE_ENUM
-    EBB_OPTION_TYPE_COUNT
+        EBB_OPTION_TYPE_COUNT
 };
 
 /* X(NAME, title): groups in the order of help. */
@@ -60,7 +60,7 @@ enum ebb_option_group {
 #define EBB_OPTION_GROUP_ENUM(name, title) EBB_GROUP_##name,
     EBB_OPTION_GROUP_LIST(EBB_OPTION_GROUP_ENUM)
 #undef EBB_OPTION_GROUP_ENUM
-    EBB_GROUP_COUNT
+        EBB_GROUP_COUNT
 };
 
 struct ebb_option {
@@ -71,6 +71,8 @@ struct ebb_option {
     unsigned required;   /* the same: stops without it */
     const char *text;    /* default, as it would be written; NULL: none */
     bool automatic;      /* INT, FLOAT: "auto" is a value too */
+    const char *bare;    /* INT: a word that stands for EBB_LONGEST, and what --KEY alone means, in
+                            'ebb plan'; NULL: none */
     bool above;          /* FLOAT: low itself is out of range */
     double low, high;    /* INT, FLOAT: bounds, both included; SIZE: low in bytes */
     const char *choices; /* CHOICE: "linear|cosine"; a choice's other spellings follow it:

@@ -166,6 +166,18 @@ static bool two_datas(const struct ebb_config *config)
 {
     return config->dataset_name && config->datasets;
 }
+static bool other_gpu(const struct ebb_config *config)
+{
+    return config->gpu != NULL;
+}
+static bool has_data(const struct ebb_config *config)
+{
+    return config->dataset_name || config->datasets;
+}
+static bool sweeping(const struct ebb_config *config)
+{
+    return config->sweep == EBB_SWEEP_KEY_MEMORY;
+}
 static bool no_packing(const struct ebb_config *config)
 {
     return !config->packing;
@@ -393,6 +405,15 @@ static const struct rule rules[] = {
      "kd_loss: jsd, symmetric_kl or a skewed one, or remove it"},
     {"beta", PLAN, false, no_beta_in_plan, "kd_loss", "has no effect with this kd_loss",
      "kd_loss: jsd, symmetric_kl or a skewed one, or remove it"},
+    {"device", PLAN, false, other_gpu, "gpu", "has no effect beside gpu, which names the device",
+     "keep one of them"},
+    {"threads", PLAN, false, other_gpu, "gpu", "has no effect beside gpu", "remove it"},
+    {"doc_length", PLAN, false, no_packing, "packing", "has no effect without packing",
+     "packing: true, or remove it"},
+    {"doc_length", PLAN, false, has_data, "dataset_name datasets",
+     "has no effect with a data set, whose own lengths are taken", "remove it"},
+    {"memory_budget", PLAN, false, sweeping, "sweep",
+     "contradicts sweep: memory, which looks at a row of budgets", "keep one of them"},
     {"show_samples", DATA, false, chosen_records, "records",
      "has no effect beside records, which names what is shown", "keep one of them"},
     {"color", DATA, false, as_json, "json", "has no effect with json", "remove it"},
@@ -451,9 +472,10 @@ static enum ebb_status check_rule(struct ebb_options *options, const struct rule
 
 enum ebb_backend ebb_config_backend(const struct ebb_config *config)
 {
-    bool gpu =
-        config->device == EBB_DEVICE_KEY_CUDA ||
-        (config->device == EBB_DEVICE_KEY_AUTO && ebb_backend_is_there(EBB_BACKEND_CUDA, NULL, 0));
+    if (config->gpu) return EBB_BACKEND_CUDA;
+    bool gpu = config->device == EBB_DEVICE_KEY_CUDA ||
+               (config->device == EBB_DEVICE_KEY_AUTO &&
+                ebb_backend_is_there(EBB_BACKEND_CUDA, NULL, 0));
     return gpu ? EBB_BACKEND_CUDA : EBB_BACKEND_CPU;
 }
 

@@ -146,14 +146,15 @@ static const struct ebb_option table[] = {
              "keys need not tokenize again: a directory, or false for nowhere. auto: "
              "ebb/datasets in $XDG_CACHE_HOME, which is ~/.cache where it is not set."},
     {KEY(max_length), .group = EBB_GROUP_DATA, .type = EBB_OPTION_INT, .commands = READ | CHAT,
-     .text = "auto", .automatic = true, .low = 2, .high = 1e8, .unit = "tokens",
+     .text = "auto", .automatic = true, .bare = "longest", .low = 2, .high = 1e8, .unit = "tokens",
      .aliases = "max_seq_length max_seq_len seq_length seq_len sequence_len sequence_length "
                 "cutoff_len model_max_length block_size tokenizer.max_seq_len",
      .help = "The longest sample in tokens, and the size of a bin with packing. auto: the "
              "longest sample there is, at most what the model has positions for. A longer sample "
              "stops the run unless overlong or packing_strategy says otherwise: nothing is cut "
              "silently. In 'ebb chat' the room for the whole conversation; auto: as much as the "
-             "model takes and memory allows."},
+             "model takes and memory allows. In 'ebb plan' also longest (or --max-length with "
+             "nothing behind it): the longest row that memory allows."},
     {KEY(overlong), .group = EBB_GROUP_DATA, .type = EBB_OPTION_CHOICE, .commands = READ,
      .text = "error", .choices = "error=raise|drop|truncate", .aliases = "excess_length_strategy",
      .help = "What happens to samples above max_length: error stops before training and names "
@@ -625,6 +626,19 @@ static const struct ebb_option table[] = {
              "what memory bounds, head and loss, optimizer, copies, waiting, and the host; with "
              "what each reaches of this device's ceilings, which are measured then. run.json gets "
              "the same as 'profile'. Numbers stay what they are; a step takes a little longer."},
+    {KEY(gpu), .group = EBB_GROUP_MACHINE, .type = EBB_OPTION_STRING, .commands = PLAN,
+     .help = "Plans for a GPU that is not here, by its data sheet: gpu='RTX 4090'. Its memory is "
+             "the budget where memory_budget names none. What a step takes is then a guess, from "
+             "what a GPU that was measured reaches of its own data sheet; the bytes are exact but "
+             "for the driver's. A name that is not known gets a list of those that are."},
+    {KEY(sweep), .group = EBB_GROUP_MACHINE, .type = EBB_OPTION_CHOICE, .commands = PLAN,
+     .text = "no", .choices = "no=none=false|memory",
+     .help = "memory: plans for a row of budgets, from the least that will do to what keeps "
+             "everything on the device, and prints what each gives in tokens a second."},
+    {KEY(doc_length), .group = EBB_GROUP_DATA, .type = EBB_OPTION_INT, .commands = PLAN,
+     .text = "0", .low = 0, .high = 1e8, .unit = "tokens",
+     .help = "With packing and without a data set: how long a document is, for what attention "
+             "takes. 0: as long as a row. With a data set its own lengths are taken."},
     {KEY(json), .group = EBB_GROUP_MACHINE, .type = EBB_OPTION_BOOL,
      .commands = PLAN | DATA | EVAL | TOKENIZE, .text = "false",
      .help = "Prints the result as one JSON object instead of a table. 'ebb tokenize' prints one a "

@@ -102,6 +102,27 @@ static enum ebb_status cache_folder(struct ebb_setup *setup, const char *name, c
  * driver 580, cuBLASLt 13.1 and cuDNN 9.19), and what is left free where no budget is named. */
 enum { OVERHEAD_BYTES = 560 << 20, SPARE_BYTES = 256 << 20 };
 
+/* The GPU that a plan is for, by its name. */
+static enum ebb_status find_gpu(struct ebb_setup *setup)
+{
+    struct ebb_str names = {0};
+    enum ebb_status status = EBB_OK;
+    int64_t count;
+    const struct ebb_gpu *gpus = ebb_gpus(&count);
+    setup->gpu = ebb_gpu_find(setup->config->gpu);
+    if (setup->gpu) return EBB_OK;
+    for (int64_t i = 0; status == EBB_OK && i < count; i++)
+        status = ebb_str_addf(setup->ctx, &names, "%s%s", i ? ", " : "", gpus[i].name);
+    if (status == EBB_OK)
+        status = EBB_FAIL(setup->ctx, EBB_BAD_CONFIG,
+                          "gpu: there is no data sheet of '%s'\n"
+                          "where: %s\n"
+                          "try:   one of these: %s; or memory_budget: SIZE on this machine",
+                          setup->config->gpu, ebb_options_where(setup->options, "gpu"), names.data);
+    ebb_str_free(setup->ctx, &names);
+    return status;
+}
+
 /* Where the model runs, and what of it is a matter of taste there. */
 static enum ebb_status fill_machine(struct ebb_setup *setup)
 {
@@ -112,9 +133,17 @@ static enum ebb_status fill_machine(struct ebb_setup *setup)
     request->backend = ebb_config_backend(config);
     request->deterministic = config->deterministic;
     request->attention = (enum ebb_attention_choice)config->attn_implementation;
-    request->device_budget = ebb_setup_budget(&config->memory_budget, request->backend);
+    if (config->gpu) EBB_TRY(find_gpu(setup));
+    request->device_budget =
+        setup->gpu && config->memory_budget.percent > 0
+            ? (int64_t)(config->memory_budget.percent / 100 * (double)setup->gpu->bytes)
+            : ebb_setup_budget(&config->memory_budget, request->backend);
     setup->budget_given = request->device_budget > 0;
-    if (request->backend == EBB_BACKEND_CUDA) {
+    if (setup->gpu) {
+        request->planned = true;
+        request->overhead_bytes = OVERHEAD_BYTES;
+        if (!setup->budget_given) request->device_budget = setup->gpu->bytes - SPARE_BYTES;
+    } else if (request->backend == EBB_BACKEND_CUDA) {
         int64_t available = ebb_backend_bytes_free(setup->ctx, request->backend);
         request->overhead_bytes = OVERHEAD_BYTES;
         if (!setup->budget_given && available > 0)

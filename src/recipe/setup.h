@@ -7,6 +7,7 @@
 #include "data/chat_template.h"
 #include "data/loader.h"
 #include "model/init.h"
+#include "plan/rates.h"
 #include "recipe/chat.h"
 #include "recipe/options.h"
 #include "recipe/sources.h"
@@ -65,6 +66,7 @@ struct ebb_setup {
     struct ebb_samples samples;   /* of eval_prompts: recipe/eval_prompts.h */
     struct ebb_numerics numerics; /* of a checkpoint, where the run goes on from one */
     bool budget_given;            /* memory_budget; else the GPU's free memory, or none */
+    const struct ebb_gpu *gpu;    /* one that is not here, for its plan; NULL: this machine */
     struct ebb_engine_request request;
 };
 

@@ -136,7 +136,7 @@ static enum ebb_status settle_attention(struct ebb_engine *engine, struct ebb_nu
         EBB_TRY(choose_way(engine, way));
     }
     /* Decoding is by plain kernels in any case. */
-    if (!way->library || (!request->train && !request->evaluate)) return EBB_OK;
+    if (!way->library || request->planned || (!request->train && !request->evaluate)) return EBB_OK;
     EBB_TRY(
         ebb_attention_lib_create(engine->ctx, way, request->cache_dir, &engine->libs.attention));
     snprintf(numerics->attention_library, sizeof numerics->attention_library, "%s",
@@ -164,7 +164,8 @@ static enum ebb_status settle_numerics(struct ebb_engine *engine, struct ebb_num
                         "go on with the same numbers\ntry:   device: %s",
                         request->numerics->backend, numerics->backend, request->numerics->backend);
     struct ebb_op_target target = ebb_numerics_target(numerics);
-    EBB_TRY(ebb_matmul_lib_create(engine->ctx, &target, &engine->libs.matmul));
+    EBB_TRY((request->planned ? ebb_matmul_lib_create_planned
+                              : ebb_matmul_lib_create)(engine->ctx, &target, &engine->libs.matmul));
     snprintf(numerics->matmul, sizeof numerics->matmul, "%s",
              ebb_matmul_lib_version(engine->libs.matmul));
     /* Logits of a teacher stand beside the model's own, those of a reference are gone before. */

@@ -53,6 +53,7 @@ struct ebb_engine_request {
     bool deterministic;                  /* GPU: attention's backward too */
     enum ebb_attention_choice attention; /* GPU */
     const char *cache_dir;               /* GPU: where plans of attention are kept; NULL: nowhere */
+    bool planned; /* for its plan alone: no library of a GPU is loaded, and it is never opened */
     int threads;                         /* of the CPU backend; 0: all */
     bool profile;                        /* where a step's time goes: train/profile.h */
     uint64_t seed;                       /* of adapter starts and dropout */
