@@ -174,6 +174,14 @@ static bool has_data(const struct ebb_config *config)
 {
     return config->dataset_name || config->datasets;
 }
+static bool longest(const struct ebb_config *config)
+{
+    return config->max_length == EBB_LONGEST && config->sweep != EBB_SWEEP_KEY_NO;
+}
+static bool longest_of_data(const struct ebb_config *config)
+{
+    return config->max_length == EBB_LONGEST && has_data(config);
+}
 static bool sweeping(const struct ebb_config *config)
 {
     return config->sweep == EBB_SWEEP_KEY_MEMORY;
@@ -412,6 +420,11 @@ static const struct rule rules[] = {
      "packing: true, or remove it"},
     {"doc_length", PLAN, false, has_data, "dataset_name datasets",
      "has no effect with a data set, whose own lengths are taken", "remove it"},
+    {"max_length", PLAN, false, longest_of_data, "dataset_name datasets",
+     "asks for the longest row that fits, but a data set has its own lengths",
+     "a number, auto, or no data set"},
+    {"sweep", PLAN, false, longest, "max_length", "contradicts max_length: longest",
+     "keep one of them"},
     {"memory_budget", PLAN, false, sweeping, "sweep",
      "contradicts sweep: memory, which looks at a row of budgets", "keep one of them"},
     {"show_samples", DATA, false, chosen_records, "records",

@@ -140,7 +140,7 @@ static enum ebb_status forecast_kept(const struct ebb_setup *setup, struct ebb_o
     return status;
 }
 
-enum ebb_status ebb_outlook_make(const struct ebb_setup *setup, const struct ebb_engine *engine,
+enum ebb_status ebb_outlook_step(const struct ebb_setup *setup, const struct ebb_engine *engine,
                                  struct ebb_outlook *outlook)
 {
     memset(outlook, 0, sizeof *outlook);
@@ -148,6 +148,13 @@ enum ebb_status ebb_outlook_make(const struct ebb_setup *setup, const struct ebb
     ebb_gpu_rates(setup->gpu, setup->request.storage, &outlook->rates);
     EBB_TRY(ebb_forecast_run(setup, ebb_engine_plan(engine), &outlook->rates, &outlook->step));
     outlook->known = outlook->step.step.known;
+    return EBB_OK;
+}
+
+enum ebb_status ebb_outlook_make(const struct ebb_setup *setup, const struct ebb_engine *engine,
+                                 struct ebb_outlook *outlook)
+{
+    EBB_TRY(ebb_outlook_step(setup, engine, outlook));
     return outlook->known ? forecast_kept(setup, outlook) : EBB_OK;
 }
 

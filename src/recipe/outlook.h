@@ -35,7 +35,9 @@ struct ebb_outlook {
     int64_t kept_bytes;
 };
 
-/* Of the engine's plan. */
+/* Of the engine's plan: without `kept`, and with it. */
+enum ebb_status ebb_outlook_step(const struct ebb_setup *setup, const struct ebb_engine *engine,
+                                 struct ebb_outlook *outlook);
 enum ebb_status ebb_outlook_make(const struct ebb_setup *setup, const struct ebb_engine *engine,
                                  struct ebb_outlook *outlook);
 /* Adds lines that follow ebb_fit_table's. */

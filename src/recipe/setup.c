@@ -495,15 +495,11 @@ static enum ebb_status create_loader(struct ebb_setup *setup, const struct ebb_d
 
 /* Without data: a micro-batch of whole rows. Packed rows may hold many documents, of which only
  * the table of their starts grows. */
-static enum ebb_status assume_capacity(struct ebb_setup *setup)
+enum ebb_status ebb_setup_assume(struct ebb_setup *setup, int64_t max_length)
 {
     const struct ebb_config *config = setup->config;
     struct ebb_capacity *capacity = &setup->request.capacity;
-    if (config->max_length == EBB_AUTO_INT)
-        return EBB_FAIL(setup->ctx, EBB_BAD_CONFIG,
-                        "without dataset_name 'ebb plan' needs max_length\n"
-                        "try:   max_length=2048, or dataset_name=FILE to plan for its samples");
-    setup->max_length = config->max_length;
+    setup->max_length = max_length;
     int64_t batch = config->per_device_train_batch_size;
     if (config->eval_strategy != EBB_STRATEGY_KEY_NO && setup->eval_batch > batch)
         batch = setup->eval_batch;
@@ -519,6 +515,16 @@ static enum ebb_status assume_capacity(struct ebb_setup *setup)
     capacity->docs = config->packing ? batch + capacity->tokens / 16 : batch;
     capacity->doc_tokens = setup->max_length;
     return EBB_OK;
+}
+
+static enum ebb_status assume_capacity(struct ebb_setup *setup)
+{
+    const int64_t max_length = setup->config->max_length;
+    if (max_length == EBB_AUTO_INT)
+        return EBB_FAIL(setup->ctx, EBB_BAD_CONFIG,
+                        "without dataset_name 'ebb plan' needs max_length\n"
+                        "try:   max_length=2048, or dataset_name=FILE to plan for its samples");
+    return ebb_setup_assume(setup, max_length == EBB_LONGEST ? 512 : max_length);
 }
 
 /* KTO trains each answer beside one that belongs to another prompt. */

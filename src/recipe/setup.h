@@ -95,6 +95,8 @@ bool ebb_setup_has_data(const struct ebb_config *config);
 /* Chat template, data sets, max_length, loaders and the capacity that they need. Without data (ebb
  * plan): the capacity of max_length and batch size. 'ebb data' makes no loaders for preferences. */
 enum ebb_status ebb_setup_data(struct ebb_setup *setup);
+/* Rows of another max_length, without data. */
+enum ebb_status ebb_setup_assume(struct ebb_setup *setup, int64_t max_length);
 /* The one data set of `ebb eval`. */
 enum ebb_status ebb_setup_eval_data(struct ebb_setup *setup);
 /* The feeds of both loaders, where the engine's objective has any. */
