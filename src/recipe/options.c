@@ -588,7 +588,8 @@ static enum ebb_status fail_unknown(struct ebb_options *options, const struct eb
 }
 
 /* A key of another command: refused as an argument; that of a training run is left alone in a file
- * which may also serve to plan, evaluate or generate. So is 'recipe: kd' in a file of 'ebb kd'. */
+ * which may also serve to plan, evaluate or generate, and where a run's own arguments are given to
+ * 'ebb plan'. So is 'recipe: kd' in a file of 'ebb kd'. */
 static enum ebb_status other_command(struct ebb_options *options, const struct ebb_option *option,
                                      const struct ebb_origin *origin)
 {
@@ -598,7 +599,8 @@ static enum ebb_status other_command(struct ebb_options *options, const struct e
     for (int i = 0; i < EBB_COMMAND_COUNT && first == NULL; i++)
         if (option->commands & 1u << i) first = ebb_command_name((enum ebb_command)i);
     if (file && recipe && trains && strcmp(origin->text, command) == 0) return EBB_OK;
-    if (file && !trains && (recipe || (option->commands & EBB_TRAINING_COMMANDS))) {
+    if ((file || options->command == EBB_COMMAND_PLAN) && !trains &&
+        (recipe || (option->commands & EBB_TRAINING_COMMANDS))) {
         options->left_alone++;
         return EBB_OK;
     }
@@ -821,6 +823,18 @@ static enum ebb_status set_map(struct ebb_options *options, const char *prefix,
     return EBB_OK;
 }
 
+/* Once a file, and once for all arguments. */
+static void say_left_alone(struct ebb_options *options, const char *where)
+{
+    const int count = options->left_alone;
+    options->left_alone = 0;
+    if (count > 0)
+        ebb_log(options->ctx, EBB_LOG_INFO, "config",
+                "%s: %d key%s of 'ebb sft' %s not used by 'ebb %s'", where, count,
+                count == 1 ? "" : "s", count == 1 ? "is" : "are",
+                ebb_command_name(options->command));
+}
+
 static enum ebb_status set_root(struct ebb_options *options, struct ebb_yaml *root)
 {
     if (root->kind != EBB_YAML_MAP)
@@ -829,11 +843,7 @@ static enum ebb_status set_root(struct ebb_options *options, struct ebb_yaml *ro
                         root->line, root->column);
     options->left_alone = 0;
     EBB_TRY(set_map(options, NULL, root));
-    if (options->left_alone > 0)
-        ebb_log(options->ctx, EBB_LOG_INFO, "config",
-                "%s: %d key%s of 'ebb sft' %s not used by 'ebb %s'", options->path,
-                options->left_alone, options->left_alone == 1 ? "" : "s",
-                options->left_alone == 1 ? "is" : "are", ebb_command_name(options->command));
+    say_left_alone(options, options->path);
     return EBB_OK;
 }
 
@@ -997,6 +1007,7 @@ enum ebb_status ebb_options_arguments(struct ebb_options *options, int count,
     }
     for (int i = 0; status == EBB_OK && i < used; i++)
         status = ebb_options_set(options, list[i].key, list[i].text);
+    say_left_alone(options, "command line");
     ebb_mem_free(options->ctx, list);
     return status;
 }

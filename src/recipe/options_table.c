@@ -255,7 +255,7 @@ static const struct ebb_option table[] = {
      .help = "Samples of one micro-batch in evaluation. auto: as in training (1 in 'ebb eval'), "
              "so that evaluation never needs more memory than training."},
     {KEY(gradient_accumulation_steps), .group = EBB_GROUP_TRAINING, .type = EBB_OPTION_INT,
-     .commands = FIT, .text = "1", .low = 1, .high = 65536, .unit = "micro-batches",
+     .commands = TRAIN, .text = "1", .low = 1, .high = 65536, .unit = "micro-batches",
      .aliases = "grad_accum_steps accumulation_steps",
      .help = "Micro-batches of one optimizer step. Raises the batch without raising memory. The "
              "loss is divided by the labels of the whole step, so the result is that of one "
