@@ -376,8 +376,8 @@ static void the_table_says_what_it_lacks(void **state)
     const char *wanted = "where a step's time goes (mean of 1 step, warm-up included)\n"
                          "  part                           time    share          rate\n"
                          "  matmul                   500.000 ms  100.0 %   600 TFLOP/s\n";
-    step.parts[EBB_PROFILE_MATMUL] =
-        (struct ebb_profile_time){.seconds = 0.5, .flops = 300e12, .bytes = 1};
+    step.parts[EBB_PART_MATMUL] =
+        (struct ebb_part_time){.seconds = 0.5, .flops = 300e12, .bytes = 1};
     run_ok(ctx, ebb_profile_table(ctx, &step, &none, &text), "table");
     assert_memory_equal(text.data, wanted, strlen(wanted));
     ebb_str_free(ctx, &text);
