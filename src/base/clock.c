@@ -215,6 +215,22 @@ int ebb_cpu_count(void)
     return limit > 0 && limit < count ? limit : count;
 }
 
+void ebb_cpu_name(char *out, size_t out_bytes)
+{
+    char line[512];
+    FILE *file = fopen("/proc/cpuinfo", "r");
+    snprintf(out, out_bytes, "unknown");
+    if (file == NULL) return;
+    while (fgets(line, sizeof line, file)) {
+        const char *colon = strchr(line, ':');
+        if (strncmp(line, "model name", 10) != 0 || colon == NULL) continue;
+        colon += strspn(colon, ": \t");
+        snprintf(out, out_bytes, "%.*s", (int)strcspn(colon, "\n"), colon);
+        break;
+    }
+    fclose(file);
+}
+
 /* ---- progress line ---- */
 
 struct ebb_progress {

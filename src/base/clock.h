@@ -18,6 +18,7 @@ int64_t ebb_process_bytes_now(void);  /* resident set */
 int64_t ebb_process_bytes_peak(void); /* its high-water mark */
 /* Processors this process may use: by affinity and by the control group's quota. */
 int ebb_cpu_count(void);
+void ebb_cpu_name(char *out, size_t out_bytes); /* "AMD EPYC 7B13", or "unknown" */
 
 /* One line that is drawn again in place on a terminal, and an ordinary line otherwise. The text may
  * hold colour sequences (ESC [ 32 m and the like): they reach a terminal only, and not if NO_COLOR

@@ -208,6 +208,22 @@ enum ebb_status ebb_dir_create(struct ebb_ctx *ctx, const char *path)
     return status;
 }
 
+enum ebb_status ebb_dir_create_temp(struct ebb_ctx *ctx, char **path)
+{
+    const char *parent = ebb_environment("TMPDIR");
+    if (parent == NULL || parent[0] == '\0') parent = "/tmp";
+    *path = ebb_path_join(ctx, parent, "ebb-XXXXXX");
+    if (*path == NULL) return EBB_NO_MEMORY;
+    if (mkdtemp(*path) != NULL) return EBB_OK;
+    int error = errno;
+    ebb_mem_free(ctx, *path);
+    *path = NULL;
+    return EBB_FAIL(ctx, EBB_IO,
+                    "cannot create a folder in '%s': %s\ntry:   TMPDIR=DIR, a directory that can be "
+                    "written to",
+                    parent, strerror(error));
+}
+
 /* Links are removed, never followed. */
 static enum ebb_status remove_inside(struct ebb_ctx *ctx, int dir_fd, const char *path);
 

@@ -25,6 +25,9 @@ bool ebb_file_exists(const char *path);
 bool ebb_dir_exists(const char *path);
 /* Creates the directory and its parents; an existing one is fine. */
 enum ebb_status ebb_dir_create(struct ebb_ctx *ctx, const char *path);
+/* A new, empty directory of a name that nobody has, under TMPDIR or /tmp. The caller removes it and
+ * frees *path. */
+enum ebb_status ebb_dir_create_temp(struct ebb_ctx *ctx, char **path);
 /* Removes a directory tree; a missing one is fine. */
 enum ebb_status ebb_dir_remove(struct ebb_ctx *ctx, const char *path);
 /* Names in a directory without "." and "..", sorted by byte value. The caller frees names and

@@ -40,6 +40,7 @@ enum ebb_status ebb_cli_sft(struct ebb_cli *cli);
 enum ebb_status ebb_cli_kd(struct ebb_cli *cli);
 enum ebb_status ebb_cli_dpo(struct ebb_cli *cli);
 enum ebb_status ebb_cli_plan(struct ebb_cli *cli);
+enum ebb_status ebb_cli_probe(struct ebb_cli *cli);
 enum ebb_status ebb_cli_data(struct ebb_cli *cli);
 enum ebb_status ebb_cli_eval(struct ebb_cli *cli);
 enum ebb_status ebb_cli_generate(struct ebb_cli *cli);

@@ -12,6 +12,7 @@ static const struct ebb_cli_command commands[] = {
     {"kd", NULL, NULL, ebb_cli_kd, true},
     {"dpo", NULL, NULL, ebb_cli_dpo, true},
     {"plan", NULL, NULL, ebb_cli_plan, false},
+    {"probe", NULL, NULL, ebb_cli_probe, false},
     {"data", NULL, NULL, ebb_cli_data, false},
     {"eval", NULL, NULL, ebb_cli_eval, true},
     {"generate", NULL, NULL, ebb_cli_generate, false},

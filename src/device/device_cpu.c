@@ -668,6 +668,12 @@ static bool cpu_is_there(char *why, size_t why_bytes)
     return true;
 }
 
+static bool cpu_facts(struct ebb_backend_facts *facts)
+{
+    ebb_cpu_name(facts->name, sizeof facts->name);
+    return true;
+}
+
 static void cpu_free(struct ebb_device *device)
 {
     struct cpu_device *own = cpu_of(device);
@@ -740,6 +746,7 @@ const struct ebb_device_backend *ebb_device_backend_cpu(void)
 {
     static const struct ebb_device_backend backend = {
         .is_there = cpu_is_there,
+        .facts = cpu_facts,
         .bytes_total = ebb_host_bytes_total,
         .bytes_free = cpu_bytes_free,
         .create = cpu_create,

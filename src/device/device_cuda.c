@@ -130,7 +130,20 @@ static bool cuda_is_there(char *why, size_t why_bytes)
     return false;
 }
 
-/* Without a context, which takes seconds and memory. */
+/* This and the next without a context, which takes seconds and memory. */
+static bool cuda_facts(struct ebb_backend_facts *facts)
+{
+    int ordinal = 0, driver = 0;
+    struct cudaDeviceProp properties;
+    if (!cuda_is_there(NULL, 0) || cudaGetDevice(&ordinal) != cudaSuccess ||
+        cudaGetDeviceProperties(&properties, ordinal) != cudaSuccess ||
+        cudaDriverGetVersion(&driver) != cudaSuccess)
+        return false;
+    snprintf(facts->name, sizeof facts->name, "%.64s", properties.name);
+    snprintf(facts->driver, sizeof facts->driver, "CUDA %d.%d", driver / 1000, driver % 1000 / 10);
+    return true;
+}
+
 static int64_t cuda_bytes_total(void)
 {
     int ordinal = 0;
@@ -528,6 +541,7 @@ const struct ebb_device_backend *ebb_device_backend_cuda(void)
 {
     static const struct ebb_device_backend backend = {
         .is_there = cuda_is_there,
+        .facts = cuda_facts,
         .bytes_total = cuda_bytes_total,
         .bytes_free = ebb_cuda_bytes_free,
         .create = cuda_create,

@@ -14,11 +14,9 @@ static const int64_t shard_bytes = 5000000000; /* as transformers 4 has cut them
 
 /* ---- values ---- */
 
-enum start { START_NORMAL, START_ONES, START_ZEROS };
-
 /* How a weight starts: one of these is each tensor's `user`. */
 struct filling {
-    enum start start;
+    enum ebb_weight_start start;
     enum ebb_dtype dtype;
     float std;
     uint64_t key;
@@ -64,16 +62,16 @@ static enum ebb_status fill(struct ebb_ctx *ctx, void *user, int64_t row0, int64
     (void)ctx;
 #pragma omp parallel for schedule(static) if (rows * cols > 65536)
     for (int64_t r = 0; r < rows; r++) {
-        if (filling->start == START_NORMAL && row0 + r != filling->zero_row)
+        if (filling->start == EBB_START_NORMAL && row0 + r != filling->zero_row)
             fill_row(filling, row0 + r, out, r * cols);
         else
             for (int64_t c = 0; c < cols; c++)
-                put(filling, out, r * cols + c, filling->start == START_ONES ? 1 : 0);
+                put(filling, out, r * cols + c, filling->start == EBB_START_ONES ? 1 : 0);
     }
     return EBB_OK;
 }
 
-static enum start start_of(enum ebb_field field)
+enum ebb_weight_start ebb_weight_start(enum ebb_field field)
 {
     switch (field) {
     case EBB_FIELD_NORM1:
@@ -81,14 +79,14 @@ static enum start start_of(enum ebb_field field)
     case EBB_FIELD_FINAL_NORM:
     case EBB_FIELD_Q_NORM:
     case EBB_FIELD_K_NORM:
-        return START_ONES;
+        return EBB_START_ONES;
     case EBB_FIELD_QKV_BIAS:
     case EBB_FIELD_O_BIAS:
     case EBB_FIELD_GATE_UP_BIAS:
     case EBB_FIELD_DOWN_BIAS:
-        return START_ZEROS;
+        return EBB_START_ZEROS;
     default:
-        return START_NORMAL;
+        return EBB_START_NORMAL;
     }
 }
 
@@ -107,7 +105,7 @@ static enum ebb_status write_weights(struct ebb_ctx *ctx, const struct ebb_model
         const struct ebb_weight *weight = &weights->items[i];
         struct ebb_tensor_source *tensor = &tensors[i];
         fillings[i] =
-            (struct filling){.start = start_of(weight->field),
+            (struct filling){.start = ebb_weight_start(weight->field),
                              .dtype = dtype,
                              .std = (float)std,
                              .key = ebb_random_key(seed, 0, 0, 0, (uint32_t)i),

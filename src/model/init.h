@@ -12,6 +12,10 @@ extern "C" {
 /* Stands for a tokenizer directory where the byte tokenizer is wanted. */
 #define EBB_TOKENIZER_BYTES "bytes"
 
+/* How a model's weights start where nothing was trained yet: as transformers has it. */
+enum ebb_weight_start { EBB_START_NORMAL, EBB_START_ONES, EBB_START_ZEROS };
+enum ebb_weight_start ebb_weight_start(enum ebb_field field);
+
 /* Writes DIR with config.json, weights (normal with config's initializer_range or 0.02, norms
  * one, biases zero, as transformers starts them; Philox by weight index, so that the same seed
  * gives the same bytes) in `dtype` and, where tokenizer_dir is not NULL, that directory's

@@ -39,6 +39,13 @@ const struct ebb_gpu *ebb_gpus(int64_t *count)
 
 /* ---- by name ---- */
 
+/* What drivers call some of them. */
+static const char *const driver_names[][2] = {
+    {"A100-SXM4-40GB", "A100 40GB"}, {"A100-PCIE-40GB", "A100 40GB"},
+    {"A100-SXM4-80GB", "A100 80GB"}, {"A100 80GB PCIe", "A100 80GB"},
+    {"H100 80GB HBM3", "H100"},      {"H100 SXM5 80GB", "H100"},
+};
+
 /* The next character that counts: letters in lower case, digits. */
 static int next_of(const char **text)
 {
@@ -58,22 +65,32 @@ static const char *behind_makers(const char *name)
     return name;
 }
 
-/* The name, or one that only one GPU begins with ("A100" is two). */
+/* Do both say the same? *rest: what the first goes on with where it begins with the second. */
+static bool same_name(const char *name, const char *other, int *rest)
+{
+    const char *a = behind_makers(name), *b = behind_makers(other);
+    int x, y;
+    do {
+        x = next_of(&a);
+        y = next_of(&b);
+    } while (x == y && x != '\0');
+    *rest = y == '\0' ? x : '\0';
+    return x == y;
+}
+
+/* The name, or one that only one GPU begins with ("A100" is two; "L4" is no beginning of
+ * "L40S"). */
 const struct ebb_gpu *ebb_gpu_find(const char *name)
 {
     const struct ebb_gpu *found = NULL;
     int64_t matches = 0;
-    name = behind_makers(name);
-    if (*name == '\0') return NULL;
+    int rest;
+    for (size_t i = 0; i < sizeof driver_names / sizeof driver_names[0]; i++)
+        if (same_name(driver_names[i][0], name, &rest)) name = driver_names[i][1];
+    if (*behind_makers(name) == '\0') return NULL;
     for (int i = 0; i < GPUS; i++) {
-        const char *a = behind_makers(gpus[i].name), *b = name;
-        int x, y;
-        do {
-            x = next_of(&a);
-            y = next_of(&b);
-        } while (x == y && x != '\0');
-        if (x == y) return &gpus[i];
-        if (y != '\0' || isdigit(x)) continue; /* "L4" is no beginning of "L40S" */
+        if (same_name(gpus[i].name, name, &rest)) return &gpus[i];
+        if (rest == '\0' || isdigit(rest)) continue;
         found = &gpus[i];
         matches++;
     }

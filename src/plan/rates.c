@@ -175,15 +175,17 @@ static double error_of(const struct equations *e, const double x[TERMS])
     return error;
 }
 
-/* With three terms every subset can be tried: the best of those without a cost below 0. */
+/* With three terms every subset can be tried: the best of those without a cost below 0. Where
+ * samples of one size cannot tell terms apart, the work is what costs and not the call: another
+ * set must be better by more than rounding. */
 static void fit_class(const struct equations *e, struct ebb_cost *cost)
 {
     double best = -1;
-    for (unsigned set = 1; set < 1u << TERMS; set++) {
+    for (unsigned set = (1u << TERMS) - 1; set > 0; set--) {
         double x[TERMS];
         if (!solve(e, set, x)) continue;
         double error = error_of(e, x);
-        if (best >= 0 && error >= best) continue;
+        if (best >= 0 && error >= best - 1e-9 * e->constant) continue;
         best = error;
         cost->call = x[0] / e->unit[0];
         cost->byte = e->unit[1] > 0 ? x[1] / e->unit[1] : 0;

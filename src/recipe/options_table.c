@@ -11,6 +11,7 @@
 #define DPO      (1u << EBB_COMMAND_DPO)
 #define FIT      EBB_TRAINING_COMMANDS
 #define PLAN     (1u << EBB_COMMAND_PLAN)
+#define PROBE    (1u << EBB_COMMAND_PROBE)
 #define DATA     (1u << EBB_COMMAND_DATA)
 #define EVAL     (1u << EBB_COMMAND_EVAL)
 #define GENERATE (1u << EBB_COMMAND_GENERATE)
@@ -41,12 +42,12 @@ static const struct ebb_option table[] = {
      .help = "A directory with a LoRA adapter in PEFT's format. Training goes on from it with "
              "its rank and targets; evaluation and generation apply it; 'ebb merge' folds it "
              "into the weights."},
-    {KEY(dtype), .group = EBB_GROUP_MODEL, .type = EBB_OPTION_CHOICE, .commands = RUN | INIT,
-     .text = "auto", .choices = "auto|float32=fp32=f32|bfloat16=bf16",
+    {KEY(dtype), .group = EBB_GROUP_MODEL, .type = EBB_OPTION_CHOICE,
+     .commands = RUN | PROBE | INIT, .text = "auto", .choices = "auto|float32=fp32=f32|bfloat16=bf16",
      .aliases = "torch_dtype precision",
      .help = "How weights and activations are stored. auto: float32 for a model saved in "
-             "float32, bfloat16 otherwise (and float32 in 'ebb init'). Sums, norms, the loss and "
-             "optimizer state are float32 in either case."},
+             "float32, bfloat16 otherwise (float32 in 'ebb init', bfloat16 in 'ebb probe'). Sums, "
+             "norms, the loss and optimizer state are float32 in either case."},
     {KEY(save_dtype), .group = EBB_GROUP_MODEL, .type = EBB_OPTION_CHOICE, .commands = FIT | MERGE,
      .text = "auto", .choices = "auto|float32=fp32=f32|bfloat16=bf16",
      .help = "The type of saved weights. auto: that of the model's own files. Saving float32 "
@@ -595,8 +596,8 @@ static const struct ebb_option table[] = {
              "how fast."},
 
     /* ---- machine and output ------------------------------------------------------------------ */
-    {KEY(device), .group = EBB_GROUP_MACHINE, .type = EBB_OPTION_CHOICE, .commands = RUN,
-     .text = "auto", .choices = "auto|cpu|cuda=cuda:0=gpu", .aliases = "device_map",
+    {KEY(device), .group = EBB_GROUP_MACHINE, .type = EBB_OPTION_CHOICE,
+     .commands = RUN | PROBE, .text = "auto", .choices = "auto|cpu|cuda=cuda:0=gpu", .aliases = "device_map",
      .help = "Where the run computes. cuda: an NVIDIA GPU of compute capability 8.0 or higher, in "
              "builds that found the CUDA toolkit; its driver, cuBLAS and cuDNN are looked for when "
              "the run starts. auto: cuda where a GPU is present, else the CPU."},
@@ -615,8 +616,8 @@ static const struct ebb_option table[] = {
              "plain. In float32, and for layers with a sliding window, it is plain. Of "
              "transformers' names sdpa, flash_attention_2, flash_attention_3 and flex_attention "
              "are auto, and eager is plain. On the CPU nothing depends on it."},
-    {KEY(threads), .group = EBB_GROUP_MACHINE, .type = EBB_OPTION_INT, .commands = RUN, .text = "0",
-     .low = 0, .high = 4096, .unit = "threads", .aliases = "num_threads",
+    {KEY(threads), .group = EBB_GROUP_MACHINE, .type = EBB_OPTION_INT, .commands = RUN | PROBE,
+     .text = "0", .low = 0, .high = 4096, .unit = "threads", .aliases = "num_threads",
      .help = "CPU threads that compute. 0: every processor that the process may use. Sums of a "
              "run depend on it in the last bits, so it is part of what a resumed run takes from "
              "its checkpoint."},
@@ -640,7 +641,7 @@ static const struct ebb_option table[] = {
      .help = "With packing and without a data set: how long a document is, for what attention "
              "takes. 0: as long as a row. With a data set its own lengths are taken."},
     {KEY(json), .group = EBB_GROUP_MACHINE, .type = EBB_OPTION_BOOL,
-     .commands = PLAN | DATA | EVAL | TOKENIZE, .text = "false",
+     .commands = PLAN | PROBE | DATA | EVAL | TOKENIZE, .text = "false",
      .help = "Prints the result as one JSON object instead of a table. 'ebb tokenize' prints one a "
              "line: ids, pieces (the tokens as tokenizer.json writes them) and offsets (the bytes "
              "of the line, from 0, that each stands for), and with 'decode' reads such objects "

@@ -83,16 +83,15 @@ static enum ebb_status find_dirs(struct ebb_setup *setup, const struct ebb_recip
     return setup->base_name ? EBB_OK : EBB_NO_MEMORY;
 }
 
-/* A folder of the user's cache, which may not exist yet; the caller frees. NULL: there is no place
- * for one. */
-static enum ebb_status cache_folder(struct ebb_setup *setup, const char *name, char **dir)
+enum ebb_status ebb_setup_cache(struct ebb_ctx *ctx, const struct ebb_recipe_env *env,
+                                const char *name, char **dir)
 {
-    const char *home = setup->env->hub.home, *cache = setup->env->cache_home;
+    const char *home = env->hub.home, *cache = env->cache_home;
     *dir = NULL;
     if (cache && cache[0] == '/') /* XDG: what is not absolute is ignored */
-        *dir = ebb_mem_format(setup->ctx, "%s/ebb/%s", cache, name);
+        *dir = ebb_mem_format(ctx, "%s/ebb/%s", cache, name);
     else if (home && home[0])
-        *dir = ebb_mem_format(setup->ctx, "%s/.cache/ebb/%s", home, name);
+        *dir = ebb_mem_format(ctx, "%s/.cache/ebb/%s", home, name);
     else
         return EBB_OK;
     return *dir ? EBB_OK : EBB_NO_MEMORY;
@@ -101,6 +100,17 @@ static enum ebb_status cache_folder(struct ebb_setup *setup, const char *name, c
 /* GPU: what driver and libraries take, until a dry step has measured it (536 MiB on an H200 with
  * driver 580, cuBLASLt 13.1 and cuDNN 9.19), and what is left free where no budget is named. */
 enum { OVERHEAD_BYTES = 560 << 20, SPARE_BYTES = 256 << 20 };
+
+int64_t ebb_setup_overhead(enum ebb_backend backend)
+{
+    return backend == EBB_BACKEND_CUDA ? OVERHEAD_BYTES : 0;
+}
+
+int64_t ebb_setup_free_bytes(struct ebb_ctx *ctx, enum ebb_backend backend)
+{
+    int64_t available = backend == EBB_BACKEND_CUDA ? ebb_backend_bytes_free(ctx, backend) : 0;
+    return available > SPARE_BYTES ? available - SPARE_BYTES : available > 0 ? 1 : 0;
+}
 
 /* The GPU that a plan is for, by its name. */
 static enum ebb_status find_gpu(struct ebb_setup *setup)
@@ -144,12 +154,11 @@ static enum ebb_status fill_machine(struct ebb_setup *setup)
         request->overhead_bytes = OVERHEAD_BYTES;
         if (!setup->budget_given) request->device_budget = setup->gpu->bytes - SPARE_BYTES;
     } else if (request->backend == EBB_BACKEND_CUDA) {
-        int64_t available = ebb_backend_bytes_free(setup->ctx, request->backend);
-        request->overhead_bytes = OVERHEAD_BYTES;
-        if (!setup->budget_given && available > 0)
-            request->device_budget = available > SPARE_BYTES ? available - SPARE_BYTES : 1;
+        request->overhead_bytes = ebb_setup_overhead(request->backend);
+        if (!setup->budget_given)
+            request->device_budget = ebb_setup_free_bytes(setup->ctx, request->backend);
     }
-    EBB_TRY(cache_folder(setup, "attention", &setup->attention_cache));
+    EBB_TRY(ebb_setup_cache(setup->ctx, setup->env, "attention", &setup->attention_cache));
     request->cache_dir = setup->attention_cache;
     return EBB_OK;
 }
@@ -287,7 +296,7 @@ static enum ebb_status find_cache(struct ebb_setup *setup, char **dir)
         *dir = ebb_mem_strdup(setup->ctx, key);
         return *dir ? EBB_OK : EBB_NO_MEMORY;
     }
-    return wanted ? cache_folder(setup, "datasets", dir) : EBB_OK;
+    return wanted ? ebb_setup_cache(setup->ctx, setup->env, "datasets", dir) : EBB_OK;
 }
 
 static enum ebb_loss_part loss_part(int key)

@@ -105,6 +105,14 @@ enum ebb_status ebb_setup_feeds(struct ebb_setup *setup, const struct ebb_engine
 enum ebb_status ebb_setup_training(struct ebb_setup *setup);
 void ebb_setup_free(struct ebb_setup *setup);
 
+/* A folder of the user's cache, "ebb/NAME" in it, which may not exist yet; the caller frees. NULL:
+ * there is no place for one. */
+enum ebb_status ebb_setup_cache(struct ebb_ctx *ctx, const struct ebb_recipe_env *env,
+                                const char *name, char **dir);
+/* GPU: what of its free memory a run may take where no budget is named, and what driver and
+ * libraries take of that until it has been measured. */
+int64_t ebb_setup_free_bytes(struct ebb_ctx *ctx, enum ebb_backend backend);
+int64_t ebb_setup_overhead(enum ebb_backend backend);
 /* EBB_INTERRUPTED where a signal waits. The signal stays where it is. */
 enum ebb_status ebb_setup_poll(struct ebb_ctx *ctx, const struct ebb_recipe_env *env);
 /* "memory_budget" in bytes; 0: none. A share is of the backend's memory. */

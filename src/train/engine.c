@@ -105,7 +105,7 @@ static enum ebb_status choose_way(struct ebb_engine *engine, struct ebb_attentio
     char why[160] = "";
     if (request->attention == EBB_ATTENTION_PLAIN) {
         way->deterministic = true;
-        warn_of_plain(engine, "attn_implementation asks for them", "");
+        if (!request->blank) warn_of_plain(engine, "attn_implementation asks for them", "");
         return EBB_OK;
     }
     *way = ebb_attention_way(&shape, request->storage, request->capacity.doc_tokens,

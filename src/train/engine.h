@@ -37,6 +37,9 @@ struct ebb_engine_request {
     const char *teacher_dir;
     /* LoRA from scratch; NULL: none. Not with adapter_dir. */
     const struct ebb_adapter_config *new_adapter;
+    /* Weights are random numbers instead of being read, and model_dir needs no more than its
+     * config.json: to measure with. */
+    bool blank;
     bool train;             /* gradients, optimizer state, TRAIN and UPDATE programs */
     bool evaluate;          /* EVAL program */
     bool decode;            /* DECODE program, capacity.cache_tokens > 0 */

@@ -11,10 +11,13 @@
 extern "C" {
 #endif
 
-/* The file that an input embedding's rows are read from, where its table is not on the device. */
+/* What an input embedding's rows are read from, where its table is not on the device: a file, or
+ * memory where the engine is blank. */
 struct ebb_engine_table {
-    struct ebb_safetensors *set; /* owned; NULL: the table is on the device */
-    const struct ebb_tensor_info *info;
+    struct ebb_safetensors *set; /* owned; or NULL */
+    void *memory;                /* owned; or NULL */
+    struct ebb_tensor_info own;  /* of `memory` */
+    const struct ebb_tensor_info *info; /* NULL: the table is on the device */
     int64_t cols;
 };
 
@@ -87,6 +90,9 @@ enum ebb_status ebb_engine_write_moment(struct ebb_engine *engine, const struct 
                                         const float *value);
 
 enum ebb_status ebb_engine_load_weights(struct ebb_engine *engine);
+/* Of a blank engine: engine_blank.c. `net` and its weights are the engine's, or its teacher's. */
+enum ebb_status ebb_engine_fill_weights(struct ebb_engine *engine, const struct ebb_net *net,
+                                        const struct ebb_weight_list *weights);
 
 /* ---- engine_table.c: input embeddings that stay in their files ---- */
 
@@ -94,6 +100,9 @@ enum ebb_status ebb_engine_load_weights(struct ebb_engine *engine);
  * part. */
 enum ebb_status ebb_engine_open_table(struct ebb_engine *engine, const struct ebb_net *net,
                                       const struct ebb_weight *weight, const char *path);
+/* The same of a table in memory, which is to be filled: *values [rows, cols] in the storage type. */
+enum ebb_status ebb_engine_make_table(struct ebb_engine *engine, const struct ebb_net *net,
+                                      const struct ebb_weight *weight, void **values);
 void ebb_engine_close_tables(struct ebb_engine *engine);
 /* A run's tokens: their ids and, where tables are not on the device, their rows. `second`: the
  * second model, if there is one, runs too. An id that is no row is EBB_FAILED. */

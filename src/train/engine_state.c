@@ -129,6 +129,7 @@ static enum ebb_status load_model(struct ebb_engine *engine, const struct ebb_ne
                                   const struct ebb_weight_list *weights, const char *dir)
 {
     struct ebb_safetensors *set = NULL;
+    if (engine->request.blank) return ebb_engine_fill_weights(engine, net, weights);
     EBB_TRY(ebb_safetensors_open_dir(engine->ctx, dir, &set));
     enum ebb_status status = EBB_OK;
     for (int64_t i = 0; status == EBB_OK && i < weights->count; i++)

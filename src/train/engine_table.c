@@ -18,7 +18,7 @@ enum ebb_status ebb_engine_open_table(struct ebb_engine *engine, const struct eb
                                       const struct ebb_weight *weight, const char *path)
 {
     struct ebb_engine_table *table = &engine->tables[table_of(engine, net)];
-    EBB_ASSERT(!table->set);
+    EBB_ASSERT(!table->info);
     EBB_TRY(ebb_safetensors_open_file(engine->ctx, path, &table->set));
     EBB_TRY(ebb_safetensors_want(engine->ctx, table->set, weight->name, weight->rows, weight->cols,
                                  &table->info));
@@ -27,9 +27,33 @@ enum ebb_status ebb_engine_open_table(struct ebb_engine *engine, const struct eb
     return EBB_OK;
 }
 
+enum ebb_status ebb_engine_make_table(struct ebb_engine *engine, const struct ebb_net *net,
+                                      const struct ebb_weight *weight, void **values)
+{
+    struct ebb_engine_table *table = &engine->tables[table_of(engine, net)];
+    const enum ebb_dtype dtype = engine->request.storage;
+    const int64_t bytes = weight->rows * weight->cols * ebb_dtype_bytes(dtype);
+    EBB_ASSERT(!table->info);
+    *values = table->memory = ebb_mem_alloc(engine->ctx, (size_t)bytes);
+    if (!table->memory) return EBB_NO_MEMORY;
+    table->own = (struct ebb_tensor_info){.name = weight->name,
+                                          .file = engine->request.model_dir,
+                                          .dtype = dtype,
+                                          .dims = 2,
+                                          .shape = {weight->rows, weight->cols},
+                                          .data = table->memory,
+                                          .bytes = bytes};
+    table->info = &table->own;
+    table->cols = weight->cols;
+    return EBB_OK;
+}
+
 void ebb_engine_close_tables(struct ebb_engine *engine)
 {
-    for (int i = 0; i < 2; i++) ebb_safetensors_close(engine->ctx, engine->tables[i].set);
+    for (int i = 0; i < 2; i++) {
+        ebb_safetensors_close(engine->ctx, engine->tables[i].set);
+        ebb_mem_free(engine->ctx, engine->tables[i].memory);
+    }
     memset(engine->tables, 0, sizeof engine->tables);
 }
 

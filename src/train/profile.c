@@ -25,6 +25,7 @@ struct ebb_profile {
     struct ebb_entry_time *times; /* [room] */
     int32_t room;
     int64_t seen, counted; /* steps */
+    bool warm;             /* no more first steps are left out */
     double seconds;        /* of those that count, with `total` */
     struct ebb_part_time total[EBB_PART_COUNT];
     struct ebb_part_time step[EBB_PART_COUNT]; /* of the step that is going on */
@@ -208,19 +209,24 @@ void ebb_profile_begin(struct ebb_profile *profile)
     profile->torn = false;
 }
 
+void ebb_profile_forget(struct ebb_profile *profile)
+{
+    memset(profile->total, 0, sizeof profile->total);
+    for (int64_t i = 0; i < profile->op_count; i++) {
+        profile->ops[i].total_count = 0;
+        memset(&profile->ops[i].total, 0, sizeof profile->ops[i].total);
+    }
+    profile->seconds = 0;
+    profile->counted = 0;
+    profile->warm = true;
+}
+
 void ebb_profile_end(struct ebb_profile *profile, double seconds)
 {
     double device = 0;
     if (profile->torn) return;
-    if (profile->seen == EBB_PROFILE_FIRST) { /* from here on there are others */
-        memset(profile->total, 0, sizeof profile->total);
-        for (int64_t i = 0; i < profile->op_count; i++) {
-            profile->ops[i].total_count = 0;
-            memset(&profile->ops[i].total, 0, sizeof profile->ops[i].total);
-        }
-        profile->seconds = 0;
-        profile->counted = 0;
-    }
+    /* From here on there are others than the first. */
+    if (profile->seen == EBB_PROFILE_FIRST && !profile->warm) ebb_profile_forget(profile);
     for (int i = 0; i < EBB_PART_COUNT; i++) device += profile->step[i].seconds;
     seconds -= profile->own;
     /* A GPU's clock may be a little faster than the host's. */

@@ -55,6 +55,8 @@ void ebb_profile_free(struct ebb_profile *profile); /* accepts NULL */
  * what the profile itself took for it. */
 void ebb_profile_begin(struct ebb_profile *profile);
 void ebb_profile_end(struct ebb_profile *profile, double seconds);
+/* Forgets the steps so far. From here on every step counts: whoever calls it has warmed up. */
+void ebb_profile_forget(struct ebb_profile *profile);
 /* A run of a program that came to its sync; the executor has `profile`. `optimizer`: its ops are
  * the optimizer's, whatever they are. `env`: the run's, as ebb_op_work wants it. */
 enum ebb_status ebb_profile_add(struct ebb_profile *profile, const struct ebb_executor *executor,

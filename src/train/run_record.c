@@ -89,27 +89,11 @@ static json_t *describe_plan(const struct ebb_plan *plan)
 
 /* ---- machine --------------------------------------------------------------------------------- */
 
-static void cpu_name(char *out, size_t room)
-{
-    char line[512];
-    FILE *file = fopen("/proc/cpuinfo", "r");
-    snprintf(out, room, "unknown");
-    if (!file) return;
-    while (fgets(line, sizeof line, file)) {
-        const char *colon = strchr(line, ':');
-        if (strncmp(line, "model name", 10) != 0 || !colon) continue;
-        colon += strspn(colon, ": \t");
-        snprintf(out, room, "%.*s", (int)strcspn(colon, "\n"), colon);
-        break;
-    }
-    fclose(file);
-}
-
 static json_t *describe_machine(const struct ebb_engine *engine)
 {
     char name[256];
     json_t *json = json_object();
-    cpu_name(name, sizeof name);
+    ebb_cpu_name(name, sizeof name);
     if (ebb_text_utf8_valid(name, strlen(name)) != strlen(name)) name[0] = '\0';
     bool ok = set(json, "cpu", json_string(name)) &&
               set(json, "processors", integer(ebb_cpu_count())) &&
