@@ -115,13 +115,14 @@ static enum ebb_status add_rates(struct probe *p, struct ebb_str *out)
     return add_cost(p, "host, around a program", EBB_COST_HOST, out);
 }
 
-/* "4096 wide, LoRA, 16384 tokens, moves" */
+/* "4096 wide, LoRA, 16384 tokens, moves". What rates were not fitted to is marked: it is the
+ * fairest check. */
 static void describe_job(const struct ebb_probe_job *job, char *out, size_t room)
 {
-    snprintf(out, room, "%lld wide, %s, %lld tokens%s%s%s", (long long)job->model.width,
+    snprintf(out, room, "%lld wide, %s, %lld tokens%s%s%s%s", (long long)job->model.width,
              job->lora ? "LoRA" : "every weight", (long long)job->tokens,
              job->moves ? ", moves" : "", job->deterministic ? ", deterministic" : "",
-             job->plain ? ", plain attention" : "");
+             job->plain ? ", plain attention" : "", job->held_out ? " (not fitted)" : "");
 }
 
 static enum ebb_status add_checks(struct probe *p, struct ebb_str *out)
@@ -155,7 +156,9 @@ static enum ebb_status print_table(struct probe *p)
     if (status == EBB_OK) status = add_rates(p, &out);
     if (status == EBB_OK) status = add_checks(p, &out);
     if (status == EBB_OK)
-        status = ebb_str_addf(p->ctx, &out, "\n  attention: at %d tokens of one document\n",
+        status = ebb_str_addf(p->ctx, &out,
+                              "\n  an op takes the sum of what stands there; attention: all of it, "
+                              "at %d tokens of one document\n",
                               (int)ATTENTION_TOKENS);
     ebb_text_seconds(p->result.seconds, took, sizeof took);
     if (status == EBB_OK && p->path)
@@ -176,11 +179,11 @@ static json_t *check_json(const struct ebb_probe_check *check)
 {
     const struct ebb_probe_job *job = &check->job;
     json_t *json = json_pack(
-        "{s:I, s:I, s:I, s:I, s:b, s:b, s:b, s:b, s:I, s:f}", "width", (json_int_t)job->model.width,
+        "{s:I, s:I, s:I, s:I, s:b, s:b, s:b, s:b, s:b, s:I, s:f}", "width", (json_int_t)job->model.width,
         "heads", (json_int_t)job->model.heads, "layers", (json_int_t)job->model.layers, "tokens",
         (json_int_t)job->tokens, "lora", (int)job->lora, "moves", (int)job->moves, "deterministic",
-        (int)job->deterministic, "plain_attention", (int)job->plain, "steps",
-        (json_int_t)check->steps, "step_seconds", check->seconds);
+        (int)job->deterministic, "plain_attention", (int)job->plain, "fitted",
+        (int)!job->held_out, "steps", (json_int_t)check->steps, "step_seconds", check->seconds);
     const bool known = check->forecast > 0;
     json_t *forecast = known ? json_real(check->forecast) : json_null();
     json_t *error = known ? json_real(check->forecast / check->seconds - 1) : json_null();

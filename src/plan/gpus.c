@@ -65,32 +65,32 @@ static const char *behind_makers(const char *name)
     return name;
 }
 
-/* Do both say the same? *rest: what the first goes on with where it begins with the second. */
-static bool same_name(const char *name, const char *other, int *rest)
+/* Do both say the same? *memory: but for the memory that the first ends with ("12GB"). */
+static bool same_name(const char *name, const char *other, bool *memory)
 {
-    const char *a = behind_makers(name), *b = behind_makers(other);
+    const char *a = behind_makers(name), *b = behind_makers(other), *before;
     int x, y;
     do {
+        before = a;
         x = next_of(&a);
         y = next_of(&b);
     } while (x == y && x != '\0');
-    *rest = y == '\0' ? x : '\0';
+    *memory = y == '\0' && *before == ' ' && isdigit(x);
     return x == y;
 }
 
-/* The name, or one that only one GPU begins with ("A100" is two; "L4" is no beginning of
- * "L40S"). */
+/* The name, or one that only one GPU of several sizes of memory has ("A100" is two). */
 const struct ebb_gpu *ebb_gpu_find(const char *name)
 {
     const struct ebb_gpu *found = NULL;
     int64_t matches = 0;
-    int rest;
+    bool memory;
     for (size_t i = 0; i < sizeof driver_names / sizeof driver_names[0]; i++)
-        if (same_name(driver_names[i][0], name, &rest)) name = driver_names[i][1];
+        if (same_name(driver_names[i][0], name, &memory)) name = driver_names[i][1];
     if (*behind_makers(name) == '\0') return NULL;
     for (int i = 0; i < GPUS; i++) {
-        if (same_name(gpus[i].name, name, &rest)) return &gpus[i];
-        if (rest == '\0' || isdigit(rest)) continue;
+        if (same_name(gpus[i].name, name, &memory)) return &gpus[i];
+        if (!memory) continue;
         found = &gpus[i];
         matches++;
     }

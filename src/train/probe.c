@@ -34,7 +34,7 @@ enum {
 static const struct ebb_probe_job gpu_jobs[] = {
     {.model = WIDE, .tokens = 16384, .lora = true, .moves = true},
     {.model = WIDE, .tokens = 2048, .lora = true, .moves = true},
-    {.model = WIDE, .tokens = 8192, .lora = true},
+    {.model = WIDE, .tokens = 8192, .lora = true, .held_out = true},
     {.model = NARROW, .tokens = 16384},
     {.model = NARROW, .tokens = 2048},
     {.model = WIDE, .tokens = 16384, .lora = true, .deterministic = true},
@@ -48,14 +48,14 @@ static const struct ebb_probe_job gpu_jobs[] = {
 static const struct ebb_probe_job gpu_float_jobs[] = {
     {.model = WIDE, .tokens = 2048, .lora = true, .moves = true},
     {.model = WIDE, .tokens = 512, .lora = true, .moves = true},
-    {.model = WIDE, .tokens = 1024, .lora = true},
+    {.model = WIDE, .tokens = 1024, .lora = true, .held_out = true},
     {.model = NARROW, .tokens = 2048},
     {.model = NARROW, .tokens = 512},
 };
 static const struct ebb_probe_job cpu_jobs[] = {
     {.model = WIDE_CPU, .tokens = 1024, .lora = true, .moves = true},
     {.model = WIDE_CPU, .tokens = 256, .lora = true, .moves = true},
-    {.model = WIDE_CPU, .tokens = 512, .lora = true},
+    {.model = WIDE_CPU, .tokens = 512, .lora = true, .held_out = true},
     {.model = NARROW_CPU, .tokens = 1024, .moves = true},
     {.model = NARROW_CPU, .tokens = 256, .moves = true},
 };
@@ -383,9 +383,9 @@ static enum ebb_status measure(struct prober *p, struct job *j)
         *check = (struct ebb_probe_check){.job = j->job,
                                           .steps = best.mean.steps,
                                           .seconds = best.mean.seconds};
-        status = add_ops(p, &best);
     }
-    if (status == EBB_OK) status = add_rest(p, j, &best.mean);
+    if (status == EBB_OK && !j->job.held_out) status = add_ops(p, &best);
+    if (status == EBB_OK && !j->job.held_out) status = add_rest(p, j, &best.mean);
     ebb_mem_free(p->ctx, best.ops);
     return status;
 }
