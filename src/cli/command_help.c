@@ -88,6 +88,20 @@ static const char *text_of(const char *name)
     return "";
 }
 
+/* What a command with keys has to say beside them. */
+static const char *note_of(const char *name)
+{
+    if (strcmp(name, "probe") == 0)
+        return "Small models of random weights train for half a minute or so; what their steps took "
+               "tells\n"
+               "how long other steps take. It is kept in ebb/rates of $XDG_CACHE_HOME (~/.cache "
+               "where\n"
+               "that is not set), for each device and dtype. Nothing else should be at work there\n"
+               "meanwhile. After a new driver or library it is worth doing again.\n"
+               "\n";
+    return "";
+}
+
 static enum ebb_status add_command(struct ebb_cli *cli, const struct ebb_cli_command *command,
                                    const char *filter, struct ebb_str *out)
 {
@@ -105,8 +119,10 @@ static enum ebb_status add_command(struct ebb_cli *cli, const struct ebb_cli_com
             "\n"
             "ebb %s: %s\n"
             "\n"
+            "%s"
             "A value on the command line goes before the file's. Shown as \"key: default\".\n",
-            command->name, usage_of(command), command->name, line_of(command)));
+            command->name, usage_of(command), command->name, line_of(command),
+            note_of(command->name)));
     EBB_TRY(ebb_help_keys(cli->ctx, recipe, filter, out, &found));
     if (found) return EBB_OK;
     return EBB_FAIL(cli->ctx, EBB_BAD_CONFIG,

@@ -1,0 +1,1 @@
+ebb probe device=cpu dtype=float16

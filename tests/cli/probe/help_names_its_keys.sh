@@ -1,0 +1,1 @@
+ebb help probe

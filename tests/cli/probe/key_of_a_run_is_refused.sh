@@ -1,0 +1,1 @@
+ebb probe memory_budget=8GiB

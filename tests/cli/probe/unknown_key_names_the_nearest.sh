@@ -1,0 +1,1 @@
+ebb probe thread=2

@@ -1,0 +1,167 @@
+/* Rates of this machine: kept, found again, and used with a warning where they are old.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+/* cmocka wants the four above first */
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "recipe/machine.h"
+
+struct test {
+    struct ebb_ctx *ctx;
+    char *cache;
+    struct ebb_recipe_env env;
+    struct ebb_machine machine;
+    struct ebb_rates rates; /* to be kept */
+    int warnings;
+    char warning[512];
+};
+
+static void take_line(void *user, enum ebb_log_level level, const char *topic, const char *text)
+{
+    struct test *t = user;
+    (void)topic;
+    if (level > EBB_LOG_WARNING) return;
+    t->warnings++;
+    snprintf(t->warning, sizeof t->warning, "%s", text);
+}
+
+static void ok(struct test *t, enum ebb_status status)
+{
+    if (status != EBB_OK) fail_msg("%s (%s)", ebb_error_text(t->ctx), ebb_error_where(t->ctx));
+}
+
+static int open_test(void **state)
+{
+    static struct test test;
+    struct test *t = &test;
+    memset(t, 0, sizeof *t);
+    t->ctx = ebb_ctx_create();
+    ebb_ctx_set_log(t->ctx, take_line, t);
+    ok(t, ebb_dir_create_temp(t->ctx, &t->cache));
+    t->env = (struct ebb_recipe_env){.stop_fd = -1, .cache_home = t->cache};
+    t->machine = (struct ebb_machine){
+        .env = &t->env, .backend = EBB_BACKEND_CPU, .storage = EBB_BF16, .threads = 3};
+    ok(t, ebb_machine_describe(t->ctx, &t->machine, &t->rates));
+    t->rates.measured = true;
+    t->rates.costs[EBB_COST_PRODUCT].flop = 1e-12;
+    *state = t;
+    return 0;
+}
+
+static int close_test(void **state)
+{
+    struct test *t = *state;
+    ok(t, ebb_dir_remove(t->ctx, t->cache));
+    ebb_mem_free(t->ctx, t->cache);
+    assert_string_equal(ebb_error_text(t->ctx), "");
+    int64_t left = ebb_mem_bytes_now(t->ctx);
+    ebb_ctx_free(t->ctx);
+    return left == 0 ? 0 : -1;
+}
+
+static void keep(struct test *t, char name[256])
+{
+    char *path;
+    ok(t, ebb_machine_save_rates(t->ctx, &t->machine, &t->rates, &path));
+    assert_non_null(path);
+    snprintf(name, 256, "%s", path);
+    ebb_mem_free(t->ctx, path);
+}
+
+static bool find(struct test *t, struct ebb_rates *rates)
+{
+    bool found = false;
+    ok(t, ebb_machine_rates(t->ctx, &t->machine, rates, &found));
+    return found;
+}
+
+static void a_machine_says_what_it_is(void **state)
+{
+    struct test *t = *state;
+    assert_true(t->rates.device[0] != '\0');
+    assert_true(strncmp(t->rates.versions, "Ebb " EBB_VERSION, 5) == 0);
+    assert_non_null(strstr(t->rates.versions, "oneDNN"));
+    assert_non_null(strstr(t->rates.versions, "3 threads"));
+    assert_true(t->rates.storage == EBB_BF16);
+}
+
+static void what_was_kept_is_found_by_type_and_threads(void **state)
+{
+    struct test *t = *state;
+    char path[256];
+    struct ebb_rates rates;
+    assert_false(find(t, &rates));
+    keep(t, path);
+    assert_non_null(strstr(path, "/ebb/rates/"));
+    assert_non_null(strstr(path, "-bfloat16-3t.json"));
+    assert_true(find(t, &rates));
+    assert_string_equal(rates.device, t->rates.device);
+    assert_memory_equal(rates.costs, t->rates.costs, sizeof rates.costs);
+    assert_true(rates.measured && t->warnings == 0);
+    t->machine.threads = 2;
+    assert_false(find(t, &rates));
+    t->machine.threads = 3;
+    t->machine.storage = EBB_F32;
+    assert_false(find(t, &rates));
+}
+
+static void rates_of_another_library_are_used_with_one_warning(void **state)
+{
+    struct test *t = *state;
+    char path[256];
+    struct ebb_rates rates;
+    snprintf(t->rates.versions, sizeof t->rates.versions, "Ebb 0.0.1, oneDNN 1.0");
+    keep(t, path);
+    for (int i = 0; i < 2; i++) assert_true(find(t, &rates));
+    assert_true(rates.costs[EBB_COST_PRODUCT].flop > 0);
+    assert_int_equal(t->warnings, 1);
+    assert_non_null(strstr(t->warning, "measured with Ebb 0.0.1, oneDNN 1.0"));
+    assert_non_null(strstr(t->warning, "'ebb probe' measures it again"));
+}
+
+static void a_broken_file_is_as_if_there_were_none(void **state)
+{
+    static const char *const texts[] = {"{\"device\": ", "{}", ""};
+    struct test *t = *state;
+    char path[256];
+    struct ebb_rates rates;
+    keep(t, path);
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        ok(t, ebb_file_write(t->ctx, path, texts[i], strlen(texts[i])));
+        assert_false(find(t, &rates));
+    }
+    assert_int_equal(t->warnings, 1);
+    assert_non_null(strstr(t->warning, path));
+}
+
+static void without_a_place_for_a_cache_nothing_is_kept(void **state)
+{
+    struct test *t = *state;
+    struct ebb_rates rates;
+    char *path;
+    t->env.cache_home = NULL;
+    ok(t, ebb_machine_save_rates(t->ctx, &t->machine, &t->rates, &path));
+    assert_null(path);
+    assert_false(find(t, &rates));
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, open_test, close_test)
+    const struct CMUnitTest tests[] = {
+        TEST(a_machine_says_what_it_is),
+        TEST(what_was_kept_is_found_by_type_and_threads),
+        TEST(rates_of_another_library_are_used_with_one_warning),
+        TEST(a_broken_file_is_as_if_there_were_none),
+        TEST(without_a_place_for_a_cache_nothing_is_kept),
+    };
+#undef TEST
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
