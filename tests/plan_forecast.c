@@ -67,8 +67,8 @@ static void expect(const char *what, double got, double want)
 static void forecast(struct test *t, double want)
 {
     double sum = 0;
-    assert_int_equal(
-        ebb_forecast_step(t->ctx, &t->plan, &t->rates, &t->load, &t->forecast), EBB_OK);
+    assert_int_equal(ebb_forecast_step(t->ctx, &t->plan, &t->rates, &t->load, &t->forecast),
+                     EBB_OK);
     assert_true(t->forecast.known);
     expect("the step", t->forecast.seconds, want);
     for (int i = 0; i < EBB_PART_COUNT; i++) sum += t->forecast.parts[i].seconds;
@@ -184,8 +184,8 @@ static void a_class_that_is_not_known_leaves_the_step_unknown(void **state)
     kit_move(program, EBB_QUEUE_OUT, EBB_ENTRY_OUT, kit_all(0), kit_all(host), object, 1);
     kit_finish(program, false);
     t->rates.costs[EBB_COST_COPY_OUT].call = 0;
-    assert_int_equal(
-        ebb_forecast_step(t->ctx, &t->plan, &t->rates, &t->load, &t->forecast), EBB_OK);
+    assert_int_equal(ebb_forecast_step(t->ctx, &t->plan, &t->rates, &t->load, &t->forecast),
+                     EBB_OK);
     assert_false(t->forecast.known);
     assert_true(t->forecast.seconds == 0 && t->forecast.parts[EBB_PART_MEMORY].seconds == 0);
     /* What no op needs may be unknown. */

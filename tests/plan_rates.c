@@ -103,8 +103,8 @@ static void noise_does_not_carry_costs_away(void **state)
 static void terms_that_cost_nothing_are_left_out(void **state)
 {
     (void)state;
-    static const struct ebb_cost costs[] = {{2e-5, 0, 0},     {0, 1e-10, 0},    {0, 0, 1e-12},
-                                            {2e-5, 1e-10, 0}, {0, 1e-10, 1e-12}};
+    static const struct ebb_cost costs[] = {
+        {2e-5, 0, 0}, {0, 1e-10, 0}, {0, 0, 1e-12}, {2e-5, 1e-10, 0}, {0, 1e-10, 1e-12}};
     struct ebb_cost_sample samples[SAMPLES];
     for (size_t i = 0; i < sizeof costs / sizeof costs[0]; i++) {
         struct ebb_rates rates = {.measured = true};
@@ -252,10 +252,21 @@ static void gpus_are_found_as_people_and_drivers_name_them(void **state)
 static void other_gpus_are_not_taken_for_them(void **state)
 {
     (void)state;
-    static const char *const names[] = {
-        "",        "NVIDIA",    "RTX",           "A100", "L",   "NVIDIA L40", "NVIDIA A10",
-        "H20",     "H100 PCIe", "NVIDIA H100 NVL", "NVIDIA GH200 480GB", "Tesla V100",
-        "NVIDIA GeForce RTX 4090 Laptop GPU", "NVIDIA GeForce RTX 4090 D", "AMD EPYC 7B13"};
+    static const char *const names[] = {"",
+                                        "NVIDIA",
+                                        "RTX",
+                                        "A100",
+                                        "L",
+                                        "NVIDIA L40",
+                                        "NVIDIA A10",
+                                        "H20",
+                                        "H100 PCIe",
+                                        "NVIDIA H100 NVL",
+                                        "NVIDIA GH200 480GB",
+                                        "Tesla V100",
+                                        "NVIDIA GeForce RTX 4090 Laptop GPU",
+                                        "NVIDIA GeForce RTX 4090 D",
+                                        "AMD EPYC 7B13"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         const struct ebb_gpu *gpu = ebb_gpu_find(names[i]);
         if (gpu) fail_msg("'%s' is taken for '%s'", names[i], gpu->name);

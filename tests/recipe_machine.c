@@ -46,8 +46,10 @@ static int open_test(void **state)
     ebb_ctx_set_log(t->ctx, take_line, t);
     ok(t, ebb_dir_create_temp(t->ctx, &t->cache));
     t->env = (struct ebb_recipe_env){.stop_fd = -1, .cache_home = t->cache};
-    t->machine = (struct ebb_machine){
-        .env = &t->env, .backend = EBB_BACKEND_CPU, .storage = EBB_BF16, .threads = 3};
+    t->machine = (struct ebb_machine){.env = &t->env,
+                                      .backend = EBB_BACKEND_CPU,
+                                      .storage = EBB_BF16,
+                                      .threads = 3};
     ok(t, ebb_machine_describe(t->ctx, &t->machine, &t->rates));
     t->rates.measured = true;
     t->rates.costs[EBB_COST_PRODUCT].flop = 1e-12;

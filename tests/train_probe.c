@@ -9,18 +9,22 @@
 enum { WIDTH = 128, VOCAB = 512, TOKENS = 96 };
 
 /* Small, and of the shape of what the probe trains. */
-#define MODEL                                                                                      \
-    {.width = WIDTH, .ffn = 256, .heads = 2, .kv_heads = 1, .layers = 2, .vocab = VOCAB}
-#define TIED                                                                                       \
-    {.width = WIDTH, .ffn = 256, .heads = 2, .kv_heads = 1, .layers = 2, .vocab = VOCAB,           \
-     .tied = true}
+static const struct ebb_probe_model model = {
+    .width = WIDTH, .ffn = 256, .heads = 2, .kv_heads = 1, .layers = 2, .vocab = VOCAB};
+static const struct ebb_probe_model tied = {.width = WIDTH,
+                                            .ffn = 256,
+                                            .heads = 2,
+                                            .kv_heads = 1,
+                                            .layers = 2,
+                                            .vocab = VOCAB,
+                                            .tied = true};
 static const struct ebb_probe_job jobs[] = {
-    {.model = MODEL, .tokens = 768, .lora = true, .moves = true},
-    {.model = MODEL, .tokens = 128, .lora = true, .moves = true},
-    {.model = TIED, .tokens = 768},
-    {.model = TIED, .tokens = 128},
+    {.model = &model, .tokens = 768, .lora = true, .moves = true},
+    {.model = &model, .tokens = 128, .lora = true, .moves = true},
+    {.model = &tied, .tokens = 768},
+    {.model = &tied, .tokens = 128},
     /* A third size, which what the four above say has to tell. */
-    {.model = MODEL, .tokens = 384, .lora = true, .moves = true, .held_out = true},
+    {.model = &model, .tokens = 384, .lora = true, .moves = true, .held_out = true},
 };
 enum { JOBS = (int)(sizeof jobs / sizeof jobs[0]) };
 

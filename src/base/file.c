@@ -219,8 +219,8 @@ enum ebb_status ebb_dir_create_temp(struct ebb_ctx *ctx, char **path)
     ebb_mem_free(ctx, *path);
     *path = NULL;
     return EBB_FAIL(ctx, EBB_IO,
-                    "cannot create a folder in '%s': %s\ntry:   TMPDIR=DIR, a directory that can be "
-                    "written to",
+                    "cannot create a folder in '%s': %s\n"
+                    "try:   TMPDIR=DIR, a directory that can be written to",
                     parent, strerror(error));
 }
 

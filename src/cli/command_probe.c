@@ -24,8 +24,11 @@ static const char *rate_text(double rate, const char *unit, char out[32])
 {
     const bool tera = rate >= 1e12;
     const double value = rate / (tera ? 1e12 : 1e9);
-    snprintf(out, 32, "%.*f %s%s/s", value >= 100 ? 0 : value >= 10 ? 1 : 2, value,
-             tera ? "T" : "G", unit);
+    snprintf(out, 32, "%.*f %s%s/s",
+             value >= 100  ? 0
+             : value >= 10 ? 1
+                           : 2,
+             value, tera ? "T" : "G", unit);
     return out;
 }
 
@@ -33,7 +36,11 @@ static const char *time_text(double seconds, char out[32])
 {
     const bool milli = seconds >= 1e-3;
     const double value = seconds * (milli ? 1e3 : 1e6);
-    snprintf(out, 32, "%.*f %s", value >= 100 ? 0 : value >= 10 ? 1 : 2, value, milli ? "ms" : "us");
+    snprintf(out, 32, "%.*f %s",
+             value >= 100  ? 0
+             : value >= 10 ? 1
+                           : 2,
+             value, milli ? "ms" : "us");
     return out;
 }
 
@@ -64,18 +71,16 @@ static enum ebb_status add_cost(struct probe *p, const char *what, enum ebb_cost
 static double attention_rate(const struct probe *p, enum ebb_cost_class which, bool backward)
 {
     const struct ebb_cost *cost = &p->result.rates.costs[which];
-    const double tokens = ATTENTION_TOKENS, width = ATTENTION_WIDTH,
-                 products = backward ? 5 : 2;
+    const double tokens = ATTENTION_TOKENS, width = ATTENTION_WIDTH, products = backward ? 5 : 2;
     const double elements = tokens * width * (backward ? 4 * 1.25 : 2 * 1.25);
     const struct ebb_op_work work = {.flops = products * width * tokens * (tokens + 1),
-                                     .bytes = elements *
-                                              (double)ebb_dtype_bytes(p->machine.storage)};
+                                     .bytes =
+                                         elements * (double)ebb_dtype_bytes(p->machine.storage)};
     return ebb_cost_known(cost) ? work.flops / ebb_cost_seconds(cost, &work) : 0;
 }
 
-static enum ebb_status add_attention(struct probe *p, const char *what,
-                                     enum ebb_cost_class forward, enum ebb_cost_class backward,
-                                     struct ebb_str *out)
+static enum ebb_status add_attention(struct probe *p, const char *what, enum ebb_cost_class forward,
+                                     enum ebb_cost_class backward, struct ebb_str *out)
 {
     const double rates[] = {attention_rate(p, forward, false), attention_rate(p, backward, true)};
     char text[2][32];
@@ -119,7 +124,7 @@ static enum ebb_status add_rates(struct probe *p, struct ebb_str *out)
  * fairest check. */
 static void describe_job(const struct ebb_probe_job *job, char *out, size_t room)
 {
-    snprintf(out, room, "%lld wide, %s, %lld tokens%s%s%s%s", (long long)job->model.width,
+    snprintf(out, room, "%lld wide, %s, %lld tokens%s%s%s%s", (long long)job->model->width,
              job->lora ? "LoRA" : "every weight", (long long)job->tokens,
              job->moves ? ", moves" : "", job->deterministic ? ", deterministic" : "",
              job->plain ? ", plain attention" : "", job->held_out ? " (not fitted)" : "");
@@ -133,8 +138,8 @@ static enum ebb_status add_checks(struct probe *p, struct ebb_str *out)
     for (int64_t i = 0; i < p->result.check_count; i++) {
         const struct ebb_probe_check *check = &p->result.checks[i];
         describe_job(&check->job, what, sizeof what);
-        EBB_TRY(ebb_str_addf(p->ctx, out, "  %-50s %9s ", what,
-                             time_text(check->seconds, measured)));
+        EBB_TRY(
+            ebb_str_addf(p->ctx, out, "  %-50s %9s ", what, time_text(check->seconds, measured)));
         if (check->forecast > 0)
             EBB_TRY(ebb_str_addf(p->ctx, out, "%9s  %+.1f %%\n",
                                  time_text(check->forecast, forecast),
@@ -178,12 +183,13 @@ static enum ebb_status print_table(struct probe *p)
 static json_t *check_json(const struct ebb_probe_check *check)
 {
     const struct ebb_probe_job *job = &check->job;
-    json_t *json = json_pack(
-        "{s:I, s:I, s:I, s:I, s:b, s:b, s:b, s:b, s:b, s:I, s:f}", "width", (json_int_t)job->model.width,
-        "heads", (json_int_t)job->model.heads, "layers", (json_int_t)job->model.layers, "tokens",
-        (json_int_t)job->tokens, "lora", (int)job->lora, "moves", (int)job->moves, "deterministic",
-        (int)job->deterministic, "plain_attention", (int)job->plain, "fitted",
-        (int)!job->held_out, "steps", (json_int_t)check->steps, "step_seconds", check->seconds);
+    json_t *json = json_pack("{s:I, s:I, s:I, s:I, s:b, s:b, s:b, s:b, s:b, s:I, s:f}", "width",
+                             (json_int_t)job->model->width, "heads", (json_int_t)job->model->heads,
+                             "layers", (json_int_t)job->model->layers, "tokens",
+                             (json_int_t)job->tokens, "lora", (int)job->lora, "moves",
+                             (int)job->moves, "deterministic", (int)job->deterministic,
+                             "plain_attention", (int)job->plain, "fitted", (int)!job->held_out,
+                             "steps", (json_int_t)check->steps, "step_seconds", check->seconds);
     const bool known = check->forecast > 0;
     json_t *forecast = known ? json_real(check->forecast) : json_null();
     json_t *error = known ? json_real(check->forecast / check->seconds - 1) : json_null();
@@ -218,13 +224,14 @@ static enum ebb_status run(struct probe *p, const struct ebb_config *config)
     const struct ebb_machine *machine = &p->machine;
     EBB_TRY(ebb_machine_describe(p->ctx, machine, &named));
     EBB_TRY(ebb_setup_cache(p->ctx, machine->env, "attention", &attention));
-    const struct ebb_probe_request request = {
-        .backend = machine->backend,
-        .storage = machine->storage,
-        .threads = machine->threads,
-        .cache_dir = attention,
-        .device_bytes = ebb_setup_free_bytes(p->ctx, machine->backend),
-        .overhead_bytes = ebb_setup_overhead(machine->backend)};
+    const struct ebb_probe_request request = {.backend = machine->backend,
+                                              .storage = machine->storage,
+                                              .threads = machine->threads,
+                                              .cache_dir = attention,
+                                              .device_bytes =
+                                                  ebb_setup_free_bytes(p->ctx, machine->backend),
+                                              .overhead_bytes =
+                                                  ebb_setup_overhead(machine->backend)};
     enum ebb_status status = ebb_probe_run(p->ctx, &request, &p->result);
     ebb_mem_free(p->ctx, attention);
     memcpy(p->result.rates.device, named.device, sizeof named.device);
@@ -246,11 +253,12 @@ enum ebb_status ebb_cli_probe(struct ebb_cli *cli)
     if (p) {
         p->cli = cli;
         p->ctx = cli->ctx;
-        p->machine = (struct ebb_machine){
-            .env = &cli->env,
-            .backend = ebb_config_backend(&config),
-            .storage = config.dtype == EBB_DTYPE_KEY_FLOAT32 ? EBB_F32 : EBB_BF16,
-            .threads = (int)config.threads};
+        p->machine =
+            (struct ebb_machine){.env = &cli->env,
+                                 .backend = ebb_config_backend(&config),
+                                 .storage =
+                                     config.dtype == EBB_DTYPE_KEY_FLOAT32 ? EBB_F32 : EBB_BF16,
+                                 .threads = (int)config.threads};
         status = run(p, &config);
     }
     ebb_mem_free(cli->ctx, p);

@@ -102,8 +102,8 @@ struct ebb_gpu {
 };
 /* All that are known, [*count]. */
 const struct ebb_gpu *ebb_gpus(int64_t *count);
-/* By name, whatever the case, blanks and a leading "NVIDIA" or "GeForce", as people and drivers have
- * it ("a100 80gb", "NVIDIA A100-SXM4-80GB"); NULL: none of that name. */
+/* By name, whatever the case, blanks and a leading "NVIDIA" or "GeForce", as people and drivers
+ * have it ("a100 80gb", "NVIDIA A100-SXM4-80GB"); NULL: none of that name. */
 const struct ebb_gpu *ebb_gpu_find(const char *name);
 /* Data sheet times what an H200 was measured to reach of its own. */
 void ebb_gpu_rates(const struct ebb_gpu *gpu, enum ebb_dtype storage, struct ebb_rates *rates);

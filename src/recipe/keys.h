@@ -23,7 +23,7 @@ extern "C" {
     X(DPO, "dpo", EBB_USAGE_CONFIG,                                                                \
       "train on preferences: DPO, IPO, hinge, ORPO, SimPO, KTO; also 'ebb kto'")                   \
     X(PLAN, "plan", EBB_USAGE_CONFIG, "say what a training run would need, without running it")    \
-    X(PROBE, "probe", EBB_USAGE_CONFIG, "measure what work costs on this machine, and keep it")      \
+    X(PROBE, "probe", EBB_USAGE_CONFIG, "measure what work costs on this machine, and keep it")    \
     X(DATA, "data", EBB_USAGE_CONFIG, "show what becomes of a data set: samples, marks, lengths")  \
     X(EVAL, "eval", EBB_USAGE_CONFIG, "loss of a data set, with or without an adapter")            \
     X(GENERATE, "generate", EBB_USAGE_CONFIG, "continue a prompt")                                 \

@@ -142,8 +142,7 @@ static void warn_of_versions(struct ebb_ctx *ctx, const struct ebb_rates *here,
 static bool from_data_sheet(const struct ebb_machine *machine, const char *device,
                             struct ebb_rates *rates)
 {
-    const struct ebb_gpu *gpu =
-        machine->backend == EBB_BACKEND_CUDA ? ebb_gpu_find(device) : NULL;
+    const struct ebb_gpu *gpu = machine->backend == EBB_BACKEND_CUDA ? ebb_gpu_find(device) : NULL;
     if (gpu == NULL) return false;
     ebb_gpu_rates(gpu, machine->storage, rates);
     return ebb_cost_known(&rates->costs[EBB_COST_PRODUCT]);

@@ -43,7 +43,8 @@ static const struct ebb_option table[] = {
              "its rank and targets; evaluation and generation apply it; 'ebb merge' folds it "
              "into the weights."},
     {KEY(dtype), .group = EBB_GROUP_MODEL, .type = EBB_OPTION_CHOICE,
-     .commands = RUN | PROBE | INIT, .text = "auto", .choices = "auto|float32=fp32=f32|bfloat16=bf16",
+     .commands = RUN | PROBE | INIT, .text = "auto",
+     .choices = "auto|float32=fp32=f32|bfloat16=bf16",
      .aliases = "torch_dtype precision",
      .help = "How weights and activations are stored. auto: float32 for a model saved in "
              "float32, bfloat16 otherwise (float32 in 'ebb init', bfloat16 in 'ebb probe'). Sums, "
@@ -597,7 +598,8 @@ static const struct ebb_option table[] = {
 
     /* ---- machine and output ------------------------------------------------------------------ */
     {KEY(device), .group = EBB_GROUP_MACHINE, .type = EBB_OPTION_CHOICE,
-     .commands = RUN | PROBE, .text = "auto", .choices = "auto|cpu|cuda=cuda:0=gpu", .aliases = "device_map",
+     .commands = RUN | PROBE, .text = "auto", .choices = "auto|cpu|cuda=cuda:0=gpu",
+     .aliases = "device_map",
      .help = "Where the run computes. cuda: an NVIDIA GPU of compute capability 8.0 or higher, in "
              "builds that found the CUDA toolkit; its driver, cuBLAS and cuDNN are looked for when "
              "the run starts. auto: cuda where a GPU is present, else the CPU."},

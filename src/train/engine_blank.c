@@ -59,7 +59,8 @@ static enum ebb_status put_rows(struct filling *f, const struct ebb_weight *weig
         return ebb_engine_write_part(f->engine, param, row0, weight->cols, values);
     if (param && param->lo >= 0)
         return ebb_engine_write_rows(f->engine, param, row0 + row, rows, values);
-    if (view.dtype == EBB_BF16 && halves) return ebb_engine_put(f->engine, &view, row, rows, halves);
+    if (view.dtype == EBB_BF16 && halves)
+        return ebb_engine_put(f->engine, &view, row, rows, halves);
     return ebb_engine_put_values(f->engine, &view, row, rows, values);
 }
 

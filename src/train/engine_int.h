@@ -14,9 +14,9 @@ extern "C" {
 /* What an input embedding's rows are read from, where its table is not on the device: a file, or
  * memory where the engine is blank. */
 struct ebb_engine_table {
-    struct ebb_safetensors *set; /* owned; or NULL */
-    void *memory;                /* owned; or NULL */
-    struct ebb_tensor_info own;  /* of `memory` */
+    struct ebb_safetensors *set;        /* owned; or NULL */
+    void *memory;                       /* owned; or NULL */
+    struct ebb_tensor_info own;         /* of `memory` */
     const struct ebb_tensor_info *info; /* NULL: the table is on the device */
     int64_t cols;
 };
@@ -100,7 +100,8 @@ enum ebb_status ebb_engine_fill_weights(struct ebb_engine *engine, const struct 
  * part. */
 enum ebb_status ebb_engine_open_table(struct ebb_engine *engine, const struct ebb_net *net,
                                       const struct ebb_weight *weight, const char *path);
-/* The same of a table in memory, which is to be filled: *values [rows, cols] in the storage type. */
+/* The same of a table in memory, to be filled by the caller: *values [rows, cols] in the storage
+ * type. */
 enum ebb_status ebb_engine_make_table(struct ebb_engine *engine, const struct ebb_net *net,
                                       const struct ebb_weight *weight, void **values);
 void ebb_engine_close_tables(struct ebb_engine *engine);

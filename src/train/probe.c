@@ -12,52 +12,54 @@
 enum {
     RANK = 16,
     TOKENS_LEAST = 128,
-    STEPS_LEAST = 5, /* that are looked at, on the CPU */
-    VOCAB = 32768,
-    VOCAB_CPU = 4096
+    STEPS_LEAST = 5 /* that are looked at, on the CPU */
 };
 
 /* ---- what is run ---- */
 
 /* Heads of 128 and of 64. The table of the first is not on the device, so that the host puts rows
  * together; the second trains every weight, so that large tensors are updated. */
-#define WIDE     {.width = 4096, .ffn = 14336, .heads = 32, .kv_heads = 8, .layers = 2, .vocab = VOCAB}
-#define NARROW                                                                                     \
-    {.width = 2048, .ffn = 8192, .heads = 32, .kv_heads = 8, .layers = 2, .vocab = VOCAB,          \
-     .tied = true}
-#define WIDE_CPU                                                                                   \
-    {.width = 512, .ffn = 1536, .heads = 4, .kv_heads = 2, .layers = 2, .vocab = VOCAB_CPU}
-#define NARROW_CPU                                                                                 \
-    {.width = 384, .ffn = 1024, .heads = 6, .kv_heads = 2, .layers = 2, .vocab = VOCAB_CPU,        \
-     .tied = true}
+static const struct ebb_probe_model wide = {
+    .width = 4096, .ffn = 14336, .heads = 32, .kv_heads = 8, .layers = 2, .vocab = 32768};
+static const struct ebb_probe_model narrow = {.width = 2048,
+                                              .ffn = 8192,
+                                              .heads = 32,
+                                              .kv_heads = 8,
+                                              .layers = 2,
+                                              .vocab = 32768,
+                                              .tied = true};
+static const struct ebb_probe_model cpu_wide = {
+    .width = 512, .ffn = 1536, .heads = 4, .kv_heads = 2, .layers = 2, .vocab = 4096};
+static const struct ebb_probe_model cpu_narrow = {
+    .width = 384, .ffn = 1024, .heads = 6, .kv_heads = 2, .layers = 2, .vocab = 4096, .tied = true};
 
 static const struct ebb_probe_job gpu_jobs[] = {
-    {.model = WIDE, .tokens = 16384, .lora = true, .moves = true},
-    {.model = WIDE, .tokens = 2048, .lora = true, .moves = true},
-    {.model = WIDE, .tokens = 8192, .lora = true, .held_out = true},
-    {.model = NARROW, .tokens = 16384},
-    {.model = NARROW, .tokens = 2048},
-    {.model = WIDE, .tokens = 16384, .lora = true, .deterministic = true},
-    {.model = WIDE, .tokens = 2048, .lora = true, .deterministic = true},
-    {.model = NARROW, .tokens = 16384, .deterministic = true},
-    {.model = NARROW, .tokens = 2048, .deterministic = true},
-    {.model = WIDE, .tokens = 4096, .lora = true, .plain = true},
-    {.model = WIDE, .tokens = 1024, .lora = true, .plain = true},
+    {.model = &wide, .tokens = 16384, .lora = true, .moves = true},
+    {.model = &wide, .tokens = 2048, .lora = true, .moves = true},
+    {.model = &wide, .tokens = 8192, .lora = true, .held_out = true},
+    {.model = &narrow, .tokens = 16384},
+    {.model = &narrow, .tokens = 2048},
+    {.model = &wide, .tokens = 16384, .lora = true, .deterministic = true},
+    {.model = &wide, .tokens = 2048, .lora = true, .deterministic = true},
+    {.model = &narrow, .tokens = 16384, .deterministic = true},
+    {.model = &narrow, .tokens = 2048, .deterministic = true},
+    {.model = &wide, .tokens = 4096, .lora = true, .plain = true},
+    {.model = &wide, .tokens = 1024, .lora = true, .plain = true},
 };
 /* No tensor cores: all of it takes long. */
 static const struct ebb_probe_job gpu_float_jobs[] = {
-    {.model = WIDE, .tokens = 2048, .lora = true, .moves = true},
-    {.model = WIDE, .tokens = 512, .lora = true, .moves = true},
-    {.model = WIDE, .tokens = 1024, .lora = true, .held_out = true},
-    {.model = NARROW, .tokens = 2048},
-    {.model = NARROW, .tokens = 512},
+    {.model = &wide, .tokens = 2048, .lora = true, .moves = true},
+    {.model = &wide, .tokens = 512, .lora = true, .moves = true},
+    {.model = &wide, .tokens = 1024, .lora = true, .held_out = true},
+    {.model = &narrow, .tokens = 2048},
+    {.model = &narrow, .tokens = 512},
 };
 static const struct ebb_probe_job cpu_jobs[] = {
-    {.model = WIDE_CPU, .tokens = 1024, .lora = true, .moves = true},
-    {.model = WIDE_CPU, .tokens = 256, .lora = true, .moves = true},
-    {.model = WIDE_CPU, .tokens = 512, .lora = true, .held_out = true},
-    {.model = NARROW_CPU, .tokens = 1024, .moves = true},
-    {.model = NARROW_CPU, .tokens = 256, .moves = true},
+    {.model = &cpu_wide, .tokens = 1024, .lora = true, .moves = true},
+    {.model = &cpu_wide, .tokens = 256, .lora = true, .moves = true},
+    {.model = &cpu_wide, .tokens = 512, .lora = true, .held_out = true},
+    {.model = &cpu_narrow, .tokens = 1024, .moves = true},
+    {.model = &cpu_narrow, .tokens = 256, .moves = true},
 };
 
 struct prober {
@@ -72,9 +74,7 @@ static void choose_jobs(struct ebb_probe_request *request)
 {
     const bool cpu = request->backend == EBB_BACKEND_CPU;
     if (!request->jobs) {
-        request->jobs = cpu                            ? cpu_jobs
-                        : request->storage == EBB_BF16 ? gpu_jobs
-                                                       : gpu_float_jobs;
+        request->jobs = cpu ? cpu_jobs : request->storage == EBB_BF16 ? gpu_jobs : gpu_float_jobs;
         request->job_count = (int64_t)(cpu ? sizeof cpu_jobs / sizeof cpu_jobs[0]
                                        : request->storage == EBB_BF16
                                            ? sizeof gpu_jobs / sizeof gpu_jobs[0]
@@ -114,7 +114,7 @@ static json_t *config_json(const struct ebb_probe_model *m, int64_t tokens)
 static enum ebb_status save_config(struct ebb_ctx *ctx, const struct ebb_probe_job *job,
                                    const char *dir)
 {
-    json_t *json = config_json(&job->model, job->tokens);
+    json_t *json = config_json(job->model, job->tokens);
     char *path = ebb_path_join(ctx, dir, "config.json");
     enum ebb_status status = json && path ? ebb_json_save(ctx, path, json) : EBB_NO_MEMORY;
     json_decref(json);
@@ -192,7 +192,7 @@ static enum ebb_status fit_engine(const struct prober *p, struct job *j, const c
             return EBB_FAIL(j->ctx, EBB_DOES_NOT_FIT,
                             "a step of %lld tokens of the model that is %lld wide takes %s of "
                             "device memory, %s may be used\ntry:   the end of what else runs there",
-                            (long long)j->job.tokens, (long long)j->job.model.width,
+                            (long long)j->job.tokens, (long long)j->job.model->width,
                             ebb_text_bytes(plan->total_bytes, wants, sizeof wants),
                             ebb_text_bytes(p->request.device_bytes, has, sizeof has));
         }
@@ -217,7 +217,7 @@ static enum ebb_status make_batch(struct job *j)
     for (int64_t i = 0; i < tokens; i++) {
         uint32_t words[4];
         ebb_philox(1, (uint64_t)i, words);
-        batch->ids[i] = (int32_t)(words[0] % (uint64_t)j->job.model.vocab);
+        batch->ids[i] = (int32_t)(words[0] % (uint64_t)j->job.model->vocab);
         batch->positions[i] = batch->label_rows[i] = (int32_t)i;
     }
     for (int64_t i = 0; i < tokens; i++)
@@ -291,8 +291,9 @@ static enum ebb_status add_sample(struct prober *p, const struct ebb_cost_sample
 {
     if (p->sample_count == p->sample_room) {
         int64_t room = p->sample_room ? 2 * p->sample_room : 256;
-        struct ebb_cost_sample *samples = (struct ebb_cost_sample *)
-            ebb_mem_realloc(p->ctx, p->samples, (size_t)room * sizeof *samples);
+        struct ebb_cost_sample *samples =
+            (struct ebb_cost_sample *)ebb_mem_realloc(p->ctx, p->samples,
+                                                      (size_t)room * sizeof *samples);
         if (!samples) return EBB_NO_MEMORY;
         p->samples = samples;
         p->sample_room = room;
@@ -328,7 +329,7 @@ static enum ebb_status add_rest(struct prober *p, const struct job *j,
 {
     const struct ebb_plan *plan = ebb_engine_plan(j->engine);
     const bool rows = ebb_decoder_rows_tensor(ebb_engine_net(j->engine)) >= 0;
-    const double row_bytes = (double)(j->job.model.width * ebb_dtype_bytes(p->request.storage));
+    const double row_bytes = (double)(j->job.model->width * ebb_dtype_bytes(p->request.storage));
     struct ebb_cost_sample gap = {.which = EBB_COST_GAP,
                                   .seconds = mean->parts[EBB_PART_GAP].seconds};
     const struct ebb_cost_sample host = {.which = EBB_COST_HOST,
@@ -396,9 +397,8 @@ static enum ebb_status run_job(struct prober *p, int64_t index)
     enum ebb_status status = job_open(p, &p->request.jobs[index], &j);
     if (status == EBB_OK) {
         const struct ebb_probe_job *job = &j.job;
-        ebb_log(p->ctx, EBB_LOG_INFO, "probe",
-                "%lld of %lld: %lld wide, %s, %lld tokens%s%s%s", (long long)index + 1,
-                (long long)p->request.job_count, (long long)job->model.width,
+        ebb_log(p->ctx, EBB_LOG_INFO, "probe", "%lld of %lld: %lld wide, %s, %lld tokens%s%s%s",
+                (long long)index + 1, (long long)p->request.job_count, (long long)job->model->width,
                 job->lora ? "LoRA" : "every weight", (long long)job->tokens,
                 job->moves ? ", with moves" : "", job->deterministic ? ", deterministic" : "",
                 job->plain ? ", plain attention" : "");

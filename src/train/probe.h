@@ -3,8 +3,8 @@
  * A few small models of random weights train for some seconds each, as a run would: with copies
  * beside the products, and long enough that a GPU has come down to the clock that it keeps. Their
  * profiles are what rates (plan/rates.h) are fitted to. Each class of op is seen at two sizes at
- * least, so that its terms can be told apart; and each run is forecast by what came out, one that was
- * not fitted to among them, which says how far that can be trusted.
+ * least, so that its terms can be told apart; and each run is forecast by what came out, also one
+ * that was not fitted to, which says how far that can be trusted.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef EBB_PROBE_H
 #define EBB_PROBE_H
@@ -23,7 +23,7 @@ struct ebb_probe_model {
 
 /* A model that trains on one document of so many tokens a step. */
 struct ebb_probe_job {
-    struct ebb_probe_model model;
+    const struct ebb_probe_model *model; /* borrowed, by the result too */
     int64_t tokens;
     bool lora;          /* of rank 16 on all linear layers; else every weight */
     bool moves;         /* x and o go to host memory, the rest is made again; else all stays */
