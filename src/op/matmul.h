@@ -49,8 +49,8 @@ struct ebb_matmul {
 struct ebb_matmul_lib;
 enum ebb_status ebb_matmul_lib_create(struct ebb_ctx *ctx, const struct ebb_op_target *target,
                                       struct ebb_matmul_lib **lib);
-/* For plans alone: a GPU's needs no library, for what its products want is by formula. It says so as
- * its version, and no product can run with it. */
+/* For plans alone: a GPU's needs no library, for what its products want is by formula. It says so
+ * as its version, and no product can run with it. */
 enum ebb_status ebb_matmul_lib_create_planned(struct ebb_ctx *ctx,
                                               const struct ebb_op_target *target,
                                               struct ebb_matmul_lib **lib);

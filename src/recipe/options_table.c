@@ -636,8 +636,8 @@ static const struct ebb_option table[] = {
              "for the driver's. A name that is not known gets a list of those that are."},
     {KEY(sweep), .group = EBB_GROUP_MACHINE, .type = EBB_OPTION_CHOICE, .commands = PLAN,
      .text = "no", .choices = "no=none=false|memory",
-     .help = "Many plans in place of one. memory: for a row of budgets, from the least that will do to "
-             "what keeps everything on the device, with what each gives in tokens a second."},
+     .help = "Many plans in place of one. memory: for a row of budgets, from the least that will do "
+             "to what keeps everything on the device, with what each gives in tokens a second."},
     {KEY(doc_length), .group = EBB_GROUP_DATA, .type = EBB_OPTION_INT, .commands = PLAN,
      .text = "0", .low = 0, .high = 1e8, .unit = "tokens",
      .help = "With packing and without a data set: how long a document is, for what attention "
