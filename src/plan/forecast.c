@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#include "plan/plan.h"
+
 struct forecaster {
     struct ebb_ctx *ctx;
     const struct ebb_rates *rates;

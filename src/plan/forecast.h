@@ -7,7 +7,6 @@
 #ifndef EBB_FORECAST_H
 #define EBB_FORECAST_H
 
-#include "plan/plan.h"
 #include "plan/rates.h"
 
 #ifdef __cplusplus
@@ -27,6 +26,8 @@ struct ebb_forecast {
     double seconds; /* of a step */
     struct ebb_part_time parts[EBB_PART_COUNT];
 };
+
+struct ebb_plan;
 
 /* TRAIN and UPDATE of an ordered plan. A load beyond the plan's capacity is cut to it. */
 enum ebb_status ebb_forecast_step(struct ebb_ctx *ctx, const struct ebb_plan *plan,

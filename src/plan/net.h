@@ -95,7 +95,8 @@ struct ebb_net {
     struct ebb_param *params; /* [param_count] */
     int32_t param_count;
     struct ebb_net_inputs inputs;
-    /* Appends the entries of one program. UPDATE is the plan's own and never asked for. */
+    /* Appends the entries of one program. UPDATE is the plan's own and never asked for. Policies
+     * are TRAIN's alone: the others save nothing for later. */
     enum ebb_status (*emit)(const struct ebb_net *net, struct ebb_build *build,
                             enum ebb_program_kind kind);
     void *self; /* the maker's */

@@ -5,6 +5,7 @@
 
 #include "op/optimizer.h"
 #include "op/step.h"
+#include "plan/search_int.h"
 
 static int64_t align_up(int64_t bytes)
 {
@@ -200,28 +201,36 @@ static void drop_programs(struct ebb_plan *plan)
     }
 }
 
-/* Sizes of the plan for the policies that it holds. */
-static enum ebb_status make_programs(struct ebb_ctx *ctx, struct ebb_plan *plan, int prefetch)
+/* Places the persistent tensors and makes the programs that no policy changes. */
+static enum ebb_status make_others(struct ebb_ctx *ctx, struct ebb_plan *plan)
 {
     const struct ebb_plan_request *request = &plan->request;
-    int64_t start[EBB_SPACE_COUNT], saved_bytes = 0, other = 0;
+    int64_t start[EBB_SPACE_COUNT], saved_bytes;
     lay_persistent(request->net, plan->persistent, start);
-    drop_programs(plan);
     for (int i = 0; i < EBB_PROGRAM_COUNT; i++)
-        if (request->programs[i])
-            EBB_TRY(make_program(ctx, plan, (enum ebb_program_kind)i, start, prefetch,
-                                 i == EBB_PROGRAM_TRAIN ? &saved_bytes : &other));
-    count_bytes(plan, start[EBB_SPACE_DEVICE], saved_bytes);
+        if (request->programs[i] && i != EBB_PROGRAM_TRAIN)
+            EBB_TRY(make_program(ctx, plan, (enum ebb_program_kind)i, start, 0, &saved_bytes));
+    return EBB_OK;
+}
+
+enum ebb_status ebb_plan_write(struct ebb_ctx *ctx, struct ebb_plan *plan, int prefetch)
+{
+    const struct ebb_plan_request *request = &plan->request;
+    int64_t start[EBB_SPACE_COUNT], saved_bytes = 0;
+    lay_persistent(request->net, plan->persistent, start);
+    ebb_program_free(plan->programs[EBB_PROGRAM_TRAIN]);
+    plan->programs[EBB_PROGRAM_TRAIN] = NULL;
     plan->bytes_out = plan->bytes_in = 0;
-    if (plan->programs[EBB_PROGRAM_TRAIN])
+    if (request->programs[EBB_PROGRAM_TRAIN]) {
+        EBB_TRY(make_program(ctx, plan, EBB_PROGRAM_TRAIN, start, prefetch, &saved_bytes));
         ebb_program_traffic(plan->programs[EBB_PROGRAM_TRAIN], &plan->bytes_out, &plan->bytes_in);
+    }
+    count_bytes(plan, start[EBB_SPACE_DEVICE], saved_bytes);
     ebb_plan_set_overhead(plan, request->overhead_bytes);
     return EBB_OK;
 }
 
-/* Whether backward brings anything in: a slot whose home is the host, or the first layer's input
- * again where that comes from there. */
-static bool backward_moves_in(const struct ebb_plan *plan)
+bool ebb_plan_moves_in(const struct ebb_plan *plan)
 {
     const struct ebb_policies *p = &plan->policies;
     if (plan->bytes_in == 0) return false;
@@ -235,10 +244,10 @@ static bool backward_moves_in(const struct ebb_plan *plan)
 static enum ebb_status try_policies(struct ebb_ctx *ctx, struct ebb_plan *plan)
 {
     if (!plan->request.one_buffer) {
-        EBB_TRY(make_programs(ctx, plan, 1));
-        if (plan->fits || !backward_moves_in(plan)) return EBB_OK;
+        EBB_TRY(ebb_plan_write(ctx, plan, 1));
+        if (plan->fits || !ebb_plan_moves_in(plan)) return EBB_OK;
     }
-    return make_programs(ctx, plan, 0);
+    return ebb_plan_write(ctx, plan, 0);
 }
 
 static enum ebb_status climb(struct ebb_ctx *ctx, struct ebb_plan *plan)
@@ -264,6 +273,19 @@ static enum ebb_status climb(struct ebb_ctx *ctx, struct ebb_plan *plan)
     return try_policies(ctx, plan);
 }
 
+/* Chooses policies and writes all programs for them, in order. */
+static enum ebb_status make_programs(struct ebb_ctx *ctx, struct ebb_plan *plan)
+{
+    bool found = false;
+    EBB_TRY(make_others(ctx, plan));
+    EBB_TRY(ebb_plan_search(ctx, plan, &found));
+    if (!found) EBB_TRY(climb(ctx, plan));
+    for (int i = 0; i < EBB_PROGRAM_COUNT; i++)
+        if (plan->programs[i] && !(found && i == EBB_PROGRAM_TRAIN))
+            EBB_TRY(ebb_program_order(plan->programs[i]));
+    return found ? EBB_OK : ebb_plan_forecast(ctx, plan);
+}
+
 enum ebb_status ebb_plan_create(struct ebb_ctx *ctx, const struct ebb_plan_request *request,
                                 struct ebb_plan **plan_out)
 {
@@ -277,9 +299,7 @@ enum ebb_status ebb_plan_create(struct ebb_ctx *ctx, const struct ebb_plan_reque
     if (!plan->persistent) goto out;
     status = ebb_policies_create(ctx, request->net->layers, EBB_POLICY_KEEP, &plan->policies);
     if (status != EBB_OK) goto out;
-    status = climb(ctx, plan);
-    for (int i = 0; status == EBB_OK && i < EBB_PROGRAM_COUNT; i++)
-        if (plan->programs[i]) status = ebb_program_order(plan->programs[i]);
+    status = make_programs(ctx, plan);
 out:
     if (status != EBB_OK) {
         ebb_plan_free(ctx, plan);

@@ -9,7 +9,7 @@
 #ifndef EBB_PLAN_H
 #define EBB_PLAN_H
 
-#include "plan/build.h"
+#include "plan/forecast.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -34,6 +34,11 @@ struct ebb_plan_request {
     int64_t device_budget;            /* bytes of the whole process; 0: none */
     int64_t overhead_bytes;           /* of it that no plan decides: a GPU's driver and libraries */
     int64_t host_budget;              /* bytes; 0: none */
+    /* What work costs here, borrowed; NULL: not known, and the ladder's order decides. */
+    const struct ebb_rates *rates;
+    /* What a step does, borrowed; NULL: one micro-batch at capacity, a label a token, documents as
+     * long as the longest. */
+    const struct ebb_forecast_load *load;
     /* Torture: NaN in dead ranges, no shared bytes, rings of one and no prefetch. */
     bool poison, apart, one_buffer;
 };
@@ -41,8 +46,9 @@ struct ebb_plan_request {
 struct ebb_plan {
     struct ebb_plan_request request;                 /* as asked */
     struct ebb_policies policies;                    /* as chosen */
-    const char *what;                                /* the choice in words; borrowed constant */
-    int rung; /* of the ladder: 0 is the one that takes the least time */
+    const char *what; /* the choice in words: a constant, or `words` */
+    char words[320];
+    int rung; /* 0: no other choice takes less time; with more memory, others might be faster */
     struct ebb_program *programs[EBB_PROGRAM_COUNT]; /* NULL where not wanted */
     struct ebb_tensor *persistent;                   /* [net->tensor_count] with offsets */
     int64_t device_bytes; /* end of the highest range that any program uses */
@@ -52,10 +58,15 @@ struct ebb_plan {
                                            count as working set */
     int64_t bytes_out, bytes_in;        /* moved by one train program at capacity */
     bool fits;                          /* within both budgets */
+    /* Neither is known without rates. */
+    struct ebb_forecast forecast;
+    struct ebb_forecast unlimited; /* of the plan in which everything stays on the device */
 };
 
-/* Makes the cheapest plan of the ladder (plan/policy.h) that fits. If none does, returns EBB_OK
- * with fits false and the smallest of them: the caller says what to change. The caller frees. */
+/* With rates, makes the plan that is searched out (plan/search_int.h) as the one whose step takes the
+ * least time by forecast; without, the first of the ladder (plan/policy.h) that fits. If none fits,
+ * returns EBB_OK with fits false and the smallest of the ladder: the caller says what to change. The
+ * caller frees. */
 enum ebb_status ebb_plan_create(struct ebb_ctx *ctx, const struct ebb_plan_request *request,
                                 struct ebb_plan **plan);
 void ebb_plan_free(struct ebb_ctx *ctx, struct ebb_plan *plan); /* accepts NULL */

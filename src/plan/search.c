@@ -1,0 +1,515 @@
+/* The search: what slots cost, trials of mixes, and what trials teach (plan/search_int.h).
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <math.h>
+#include <stdio.h>
+
+#include "plan/search_int.h"
+
+/* Entries that may be written, and trials that are made however long programs are. */
+static const int64_t entries_at_most = 130000;
+enum { TRIALS_AT_LEAST = 4, TRIALS_AT_MOST = 48, SHIFTS_AT_MOST = 8 };
+/* Looking on ends where no estimate promises more than this share of a step. */
+static const double worth_a_trial = 2e-4;
+
+struct trial {
+    struct ebb_mix mix;
+    int prefetch;
+};
+
+struct searcher {
+    struct ebb_ctx *ctx;
+    struct ebb_plan *plan;
+    const struct ebb_net *net;
+    const struct ebb_forecast_load *load;
+    struct ebb_mix_costs costs;
+    struct ebb_sets sets;
+    bool known[EBB_MIX_SETS]; /* costs.room was measured */
+    int prefetch;             /* of the trials that are made now */
+    int64_t entries;          /* written so far */
+    struct trial tried[2 * TRIALS_AT_MOST];
+    int tried_count;
+    struct trial best, written;
+    bool found;
+    struct ebb_forecast forecast; /* of the best */
+};
+
+/* ---- the load ---- */
+
+/* A load at capacity in documents of the greatest length; `starts` are the caller's to free. */
+static enum ebb_status load_at_capacity(struct ebb_ctx *ctx, const struct ebb_capacity *capacity,
+                                        struct ebb_forecast_load *load, int32_t **starts)
+{
+    int64_t length = capacity->doc_tokens > 0 ? capacity->doc_tokens : capacity->tokens;
+    int64_t docs = (capacity->tokens + length - 1) / length;
+    if (docs > capacity->docs) docs = capacity->docs;
+    *starts = (int32_t *)ebb_mem_alloc(ctx, (size_t)(docs + 1) * sizeof **starts);
+    if (!*starts) return EBB_NO_MEMORY;
+    for (int64_t d = 0; d <= docs; d++)
+        (*starts)[d] = (int32_t)(d * length < capacity->tokens ? d * length : capacity->tokens);
+    load->micro_batches = 1;
+    load->docs = docs;
+    load->doc_starts = *starts;
+    load->labels = (*starts)[docs];
+    return EBB_OK;
+}
+
+static int64_t live_tokens(const struct searcher *s)
+{
+    int64_t tokens = s->load->doc_starts[s->load->docs],
+            capacity = s->plan->request.capacity.tokens;
+    return tokens < capacity ? tokens : capacity;
+}
+
+/* ---- writing ---- */
+
+/* Writes TRAIN for a mix and counts what that took. */
+static enum ebb_status write_mix(struct searcher *s, const struct ebb_mix *mix)
+{
+    ebb_mix_apply(&s->sets, mix, s->net->slot_count, &s->plan->policies);
+    EBB_TRY(ebb_plan_write(s->ctx, s->plan, s->prefetch));
+    s->entries += ebb_program_entries(s->plan->programs[EBB_PROGRAM_TRAIN]);
+    s->written = (struct trial){*mix, s->prefetch};
+    return EBB_OK;
+}
+
+static double train_bytes(const struct searcher *s)
+{
+    return (double)ebb_program_end(s->plan->programs[EBB_PROGRAM_TRAIN], EBB_SPACE_DEVICE);
+}
+
+/* What the plan as written says of the room that a set takes: of the range in whose layers most is
+ * alive, or where that range's is known and too little, of one whose is not. */
+static void learn_room(struct searcher *s, const struct ebb_mix *mix)
+{
+    double estimate, exact = train_bytes(s), saved = 0;
+    int at = ebb_mix_peak(&s->costs, &s->sets, mix, &estimate);
+    for (int i = mix->ranges - 1; exact > estimate && s->known[mix->set[at]] && i >= 0; i--)
+        if (!s->known[mix->set[i]]) at = i;
+    for (int i = 0; i <= at; i++)
+        saved += (double)mix->layers[i] * s->sets.at[mix->set[i]].device;
+    s->costs.room[mix->set[at]] = exact - s->costs.device - saved;
+    s->known[mix->set[at]] = true;
+}
+
+static enum ebb_status forecast(struct searcher *s, struct ebb_forecast *out)
+{
+    return ebb_forecast_step(s->ctx, s->plan, s->plan->request.rates, s->load, out);
+}
+
+/* ---- what slots cost ---- */
+
+static int find_set(const struct searcher *s, const struct ebb_set *wanted)
+{
+    for (int i = 0; i < s->sets.count; i++)
+        if (s->sets.at[i].every == wanted->every &&
+            memcmp(s->sets.at[i].policy, wanted->policy, sizeof wanted->policy) == 0)
+            return i;
+    return -1;
+}
+
+static double layer_seconds(const struct searcher *s, const struct ebb_forecast *f)
+{
+    double seconds = f->parts[EBB_PART_MATMUL].seconds + f->parts[EBB_PART_MEMORY].seconds +
+                     f->parts[EBB_PART_ATTENTION_FORWARD].seconds +
+                     f->parts[EBB_PART_ATTENTION_BACKWARD].seconds + f->parts[EBB_PART_GAP].seconds;
+    return seconds / (double)s->costs.layers;
+}
+
+static double move_seconds(const struct searcher *s, enum ebb_cost_class which, int slot)
+{
+    const struct ebb_cost *cost = &s->plan->request.rates->costs[which];
+    int64_t tile = s->plan->request.numerics.tile_tokens, tokens = live_tokens(s);
+    double tiles = (double)((tokens + tile - 1) / tile);
+    return (double)s->load->micro_batches *
+           (tiles * cost->call +
+            (double)(tokens * s->net->slots[slot].bytes_per_token) * cost->byte);
+}
+
+static void set_sizes(struct searcher *s)
+{
+    const struct ebb_plan_request *request = &s->plan->request;
+    double saved = 0;
+    for (int slot = 0; slot < s->net->slot_count; slot++) {
+        s->costs.bytes[slot] =
+            (double)(request->capacity.tokens * s->net->slots[slot].bytes_per_token);
+        saved += s->costs.bytes[slot];
+        s->costs.out[slot] = move_seconds(s, EBB_COST_COPY_OUT, slot);
+        s->costs.in[slot] = move_seconds(s, EBB_COST_COPY_IN, slot);
+    }
+    s->costs.device = train_bytes(s) - (double)s->costs.layers * saved;
+    s->costs.host = (double)s->plan->host_bytes;
+    s->costs.device_budget = request->device_budget > 0
+                                 ? (double)(request->device_budget - request->overhead_bytes)
+                                 : HUGE_VAL;
+    s->costs.host_budget = request->host_budget > 0 ? (double)request->host_budget : HUGE_VAL;
+}
+
+/* Writes the plan that makes one slot again (slot 0: on every second layer) and keeps the others:
+ * seconds a layer, and bytes beside the saved slots. */
+static enum ebb_status measure_slot(struct searcher *s, int slot, double keep_seconds,
+                                    double *room)
+{
+    struct ebb_forecast f;
+    double layers = (double)(slot == 0 ? s->costs.layers / 2 : s->costs.layers), saved = 0;
+    *room = 0;
+    if (layers < 1) return EBB_OK;
+    for (int64_t layer = 0; layer < s->costs.layers; layer++) {
+        memset(s->plan->policies.at[layer], EBB_POLICY_KEEP, (size_t)s->net->slot_count);
+        if (slot > 0 || layer % 2 == 1) s->plan->policies.at[layer][slot] = EBB_POLICY_RECOMPUTE;
+    }
+    EBB_TRY(ebb_plan_write(s->ctx, s->plan, s->prefetch));
+    s->entries += ebb_program_entries(s->plan->programs[EBB_PROGRAM_TRAIN]);
+    EBB_TRY(forecast(s, &f));
+    s->costs.again[slot] = fmax(0, f.seconds - keep_seconds) / layers;
+    for (int i = 0; i < s->net->slot_count; i++)
+        saved += s->costs.bytes[i] * ((double)s->costs.layers - (i == slot ? layers : 0));
+    *room = train_bytes(s) - s->costs.device - saved;
+    return EBB_OK;
+}
+
+/* Sets take at least the room that their slots take one by one. */
+static void guess_rooms(struct searcher *s, const double room[EBB_SLOTS])
+{
+    for (int i = 0; i < s->sets.count; i++) {
+        const struct ebb_set *set = &s->sets.at[i];
+        double most = 0;
+        for (int slot = 0; slot < s->net->slot_count; slot++)
+            if (set->policy[slot] != EBB_POLICY_KEEP || (slot == 0 && set->every > 1))
+                most = fmax(most, room[slot]);
+        s->costs.room[i] = most;
+    }
+}
+
+/* `layer`: seconds of a layer in the step in which everything stays, whose programs are written. */
+static enum ebb_status measure_slots(struct searcher *s, double keep_seconds, double layer)
+{
+    double room[EBB_SLOTS] = {0};
+    set_sizes(s);
+    for (int slot = 0; slot < s->net->slot_count; slot++) {
+        EBB_TRY(measure_slot(s, slot, keep_seconds, &room[slot]));
+        s->costs.forward += s->costs.again[slot];
+    }
+    s->costs.backward = fmax(0, layer - s->costs.forward);
+    guess_rooms(s, room);
+    return EBB_OK;
+}
+
+/* ---- trials ---- */
+
+static bool was_tried(const struct searcher *s, const struct ebb_mix *mix)
+{
+    for (int i = 0; i < s->tried_count; i++)
+        if (s->tried[i].prefetch == s->prefetch && ebb_mix_same(&s->tried[i].mix, mix)) return true;
+    return false;
+}
+
+static void mark_tried(struct searcher *s, const struct ebb_mix *mix)
+{
+    if (s->tried_count < 2 * TRIALS_AT_MOST && !was_tried(s, mix))
+        s->tried[s->tried_count++] = (struct trial){*mix, s->prefetch};
+}
+
+static int64_t layers_for(double bytes, double each, int64_t at_most)
+{
+    double layers = ceil(bytes / each);
+    return layers < (double)at_most ? (int64_t)layers : at_most;
+}
+
+/* Shifts layers to ranges with less memory, by what is too much. False: there are none. */
+static bool shrink(const struct searcher *s, struct ebb_mix *mix)
+{
+    const struct ebb_plan_request *request = &s->plan->request;
+    double over = request->device_budget > 0
+                      ? (double)(s->plan->total_bytes - request->device_budget)
+                      : 0;
+    for (int i = mix->ranges - 1; over > 0 && i > 0; i--) {
+        double each =
+            s->sets.at[mix->set[i]].device - s->sets.at[mix->set[i - 1]].device;
+        if (each <= 0) continue;
+        ebb_mix_shift(mix, i, i - 1, layers_for(over, each, mix->layers[i]));
+        return true;
+    }
+    if (over > 0 || request->host_budget == 0) return false;
+    over = (double)(s->plan->host_bytes - request->host_budget);
+    for (int i = 0; i + 1 < mix->ranges; i++)
+        for (int k = 0; k < 2; k++) { /* down, then up */
+            int from = k == 0 ? i + 1 : i, to = k == 0 ? i : i + 1;
+            double each = s->sets.at[mix->set[from]].host - s->sets.at[mix->set[to]].host;
+            if (each <= 0) continue;
+            ebb_mix_shift(mix, from, to, layers_for(over, each, mix->layers[from]));
+            return true;
+        }
+    return false;
+}
+
+/* Shifts layers to the last range, as many as what is left has room for. False: none. */
+static bool grow(const struct searcher *s, struct ebb_mix *mix)
+{
+    const struct ebb_plan_request *request = &s->plan->request;
+    int last = mix->ranges - 1;
+    if (last == 0 || request->device_budget == 0) return false;
+    const struct ebb_set *late = &s->sets.at[mix->set[last]],
+                         *early = &s->sets.at[mix->set[last - 1]];
+    double slack = (double)(request->device_budget - s->plan->total_bytes),
+           each = late->device - early->device;
+    if (each <= 0 || slack < each || late->seconds >= early->seconds || late->host > early->host)
+        return false;
+    int64_t layers = (int64_t)floor(slack / each);
+    if (layers > mix->layers[last - 1]) layers = mix->layers[last - 1];
+    ebb_mix_shift(mix, last - 1, last, layers);
+    return true;
+}
+
+/* Writes a mix, shifting layers until it fits and no more do. Then it is what is written. */
+static enum ebb_status settle(struct searcher *s, struct ebb_mix *mix, bool *fits)
+{
+    struct ebb_mix next = *mix;
+    *fits = false;
+    for (int i = 0; i < SHIFTS_AT_MOST; i++) {
+        EBB_TRY(write_mix(s, &next));
+        learn_room(s, &next);
+        mark_tried(s, &next);
+        if (s->plan->fits) {
+            *fits = true;
+            *mix = next;
+            if (!grow(s, &next) || was_tried(s, &next)) return EBB_OK;
+        } else if (*fits || !shrink(s, &next) || was_tried(s, &next)) {
+            break;
+        }
+    }
+    return *fits && !ebb_mix_same(&s->written.mix, mix) ? write_mix(s, mix) : EBB_OK;
+}
+
+/* Seconds beyond the estimate are stalls, of the layers that move. */
+static void learn_stall(struct searcher *s, const struct ebb_mix *mix, double seconds)
+{
+    double moving = 0, more = seconds - ebb_mix_seconds(&s->costs, &s->sets, mix);
+    unsigned moves;
+    for (int i = 0; i < mix->ranges; i++)
+        if (ebb_set_moves(&s->sets.at[mix->set[i]], s->net->slot_count) != 0)
+            moving += (double)mix->layers[i];
+    for (int i = 0; i < mix->ranges; i++)
+        if ((moves = ebb_set_moves(&s->sets.at[mix->set[i]], s->net->slot_count)) != 0)
+            s->costs.late[moves] += more * (double)mix->layers[i] / moving;
+}
+
+static enum ebb_status try_mix(struct searcher *s, struct ebb_mix mix)
+{
+    struct ebb_forecast f;
+    bool fits;
+    mark_tried(s, &mix);
+    EBB_TRY(settle(s, &mix, &fits));
+    if (!fits) return EBB_OK;
+    EBB_TRY(ebb_program_order(s->plan->programs[EBB_PROGRAM_TRAIN]));
+    s->entries += ebb_program_entries(s->plan->programs[EBB_PROGRAM_TRAIN]);
+    EBB_TRY(forecast(s, &f));
+    learn_stall(s, &mix, f.seconds);
+    if (s->found && f.seconds >= s->forecast.seconds) return EBB_OK;
+    s->found = true;
+    s->best = (struct trial){mix, s->prefetch};
+    s->forecast = f;
+    return EBB_OK;
+}
+
+/* The best by estimate of those that were not tried; NULL: none. */
+static const struct ebb_mix *next_mix(const struct searcher *s, const struct ebb_mixes *mixes)
+{
+    for (int i = 0; i < mixes->count; i++)
+        if (!was_tried(s, &mixes->at[i])) return &mixes->at[i];
+    return NULL;
+}
+
+/* Tries mixes, the best by estimate first. */
+static enum ebb_status try_mixes(struct searcher *s)
+{
+    struct ebb_mixes mixes;
+    for (int i = 0; i < TRIALS_AT_MOST; i++) {
+        if (i >= TRIALS_AT_LEAST && s->entries > entries_at_most) break;
+        ebb_sets_estimate(&s->costs, &s->sets);
+        ebb_mixes_find(&s->costs, &s->sets, &mixes);
+        const struct ebb_mix *mix = next_mix(s, &mixes);
+        if (!mix) break;
+        if (s->found && mix->seconds > (1 - worth_a_trial) * s->forecast.seconds) break;
+        EBB_TRY(try_mix(s, *mix));
+    }
+    return EBB_OK;
+}
+
+/* Without moves ahead of need there is more room: for a set more on some layers, or at all. */
+static enum ebb_status try_without_prefetch(struct searcher *s)
+{
+    if (s->prefetch == 0) return EBB_OK;
+    s->prefetch = 0;
+    if (!s->found) {
+        memset(s->costs.late, 0, sizeof s->costs.late);
+        s->tried_count = 0;
+        return try_mixes(s);
+    }
+    bool moves = false;
+    for (int i = 0; i < s->best.mix.ranges; i++)
+        moves = moves || ebb_set_moves(&s->sets.at[s->best.mix.set[i]], s->net->slot_count) != 0;
+    return moves ? try_mix(s, s->best.mix) : EBB_OK;
+}
+
+/* ---- in words ---- */
+
+static int add_slots(const struct searcher *s, const struct ebb_set *set, enum ebb_policy policy,
+                     const char *verb, char *out, int room)
+{
+    static const char *const shares[] = {"", "", " of every second layer", "",
+                                         " of every fourth layer"};
+    int at = 0;
+    for (int slot = 0; slot < s->net->slot_count; slot++) {
+        if (set->policy[slot] != policy) continue;
+        at += snprintf(out + at, (size_t)(room - at), "%s%s%s", at == 0 ? verb : ", ",
+                       s->net->slots[slot].name, slot == 0 ? shares[set->every] : "");
+        if (at >= room) return room - 1;
+    }
+    return at;
+}
+
+/* "layers 0-11: host x, o; layers 12-27: keep x, qkv, o, x2, gate_up; the rest is made again" */
+static void describe(struct searcher *s)
+{
+    const struct ebb_mix *mix = &s->best.mix;
+    char *out = s->plan->words;
+    int room = (int)sizeof s->plan->words - 1, at = 0;
+    int64_t first = 0;
+    for (int i = 0; i < mix->ranges; i++) {
+        const struct ebb_set *set = &s->sets.at[mix->set[i]];
+        int64_t last = first + mix->layers[i] - 1;
+        if (mix->ranges == 1)
+            at += snprintf(out + at, (size_t)(room - at), "every layer:");
+        else if (last == first)
+            at += snprintf(out + at, (size_t)(room - at), "layer %lld:", (long long)first);
+        else
+            at += snprintf(out + at, (size_t)(room - at), "layers %lld-%lld:", (long long)first,
+                           (long long)last);
+        at += add_slots(s, set, EBB_POLICY_HOST, " host ", out + at, room - at);
+        at += add_slots(s, set, EBB_POLICY_KEEP, " keep ", out + at, room - at);
+        at += snprintf(out + at, (size_t)(room - at), "; ");
+        first = last + 1;
+    }
+    snprintf(out + at, (size_t)(room - at), "the rest is made again");
+    s->plan->what = out;
+}
+
+/* A table that the ladder has too is called what it is there. */
+static enum ebb_status name_choice(struct searcher *s)
+{
+    const struct ebb_memory_keys any = {EBB_AUTO, EBB_AUTO, NULL, 0};
+    struct ebb_policies step;
+    const char *what;
+    bool last = false, same = false;
+    enum ebb_status status = EBB_OK;
+    describe(s);
+    EBB_TRY(ebb_policies_create(s->ctx, s->net->layers, EBB_POLICY_KEEP, &step));
+    for (int k = 0; status == EBB_OK && !last && !same; k++) {
+        status = ebb_policies_ladder(s->ctx, s->net, &any, true, k, &step, &what, &last);
+        same = status == EBB_OK;
+        for (int64_t layer = 0; same && layer < step.layers; layer++)
+            same = memcmp(step.at[layer], s->plan->policies.at[layer],
+                          (size_t)s->net->slot_count) == 0;
+        if (same) s->plan->what = what;
+    }
+    ebb_policies_free(s->ctx, &step);
+    return status;
+}
+
+/* ---- all of it ---- */
+
+/* Writes and forecasts the plan in which everything stays. */
+static enum ebb_status forecast_unlimited(struct searcher *s, double *unordered)
+{
+    struct ebb_plan *plan = s->plan;
+    struct ebb_forecast f;
+    for (int64_t layer = 0; layer < s->net->layers; layer++)
+        memset(plan->policies.at[layer], EBB_POLICY_KEEP, (size_t)s->net->slot_count);
+    EBB_TRY(ebb_plan_write(s->ctx, plan, s->prefetch));
+    s->entries += ebb_program_entries(plan->programs[EBB_PROGRAM_TRAIN]);
+    EBB_TRY(forecast(s, &f));
+    *unordered = f.seconds;
+    EBB_TRY(ebb_program_order(plan->programs[EBB_PROGRAM_TRAIN]));
+    return forecast(s, &plan->unlimited);
+}
+
+/* Leaves the best in the plan, written and ordered. */
+static enum ebb_status take_best(struct searcher *s)
+{
+    s->prefetch = s->best.prefetch;
+    EBB_TRY(write_mix(s, &s->best.mix));
+    EBB_TRY(ebb_program_order(s->plan->programs[EBB_PROGRAM_TRAIN]));
+    s->plan->forecast = s->forecast;
+    s->plan->rung = 1;
+    return name_choice(s);
+}
+
+/* Whether keys by hand leave a choice: not with rules, nor where both say what they want. */
+static bool is_open(const struct ebb_memory_keys *keys)
+{
+    if (keys->rule_count > 0 || keys->gradient_checkpointing == EBB_FALSE) return false;
+    return keys->gradient_checkpointing == EBB_AUTO || keys->activation_offloading == EBB_AUTO;
+}
+
+static enum ebb_status search(struct searcher *s)
+{
+    const struct ebb_set keep = {.every = 1};
+    struct ebb_plan *plan = s->plan;
+    double keep_seconds;
+    EBB_TRY(forecast_unlimited(s, &keep_seconds));
+    if (!plan->unlimited.known || !is_open(&plan->request.memory)) return EBB_OK;
+    s->costs.net = s->net;
+    s->costs.layers = s->net->layers;
+    s->costs.keep_seconds = plan->unlimited.seconds;
+    ebb_sets_list(s->net, &plan->request.memory, &s->sets);
+    if (plan->fits && find_set(s, &keep) >= 0) {
+        s->found = true;
+        plan->forecast = plan->unlimited;
+        plan->rung = 0;
+        s->best.mix = (struct ebb_mix){.ranges = 1, .set = {find_set(s, &keep)},
+                                       .layers = {s->net->layers}};
+        return name_choice(s);
+    }
+    EBB_TRY(measure_slots(s, keep_seconds, layer_seconds(s, &plan->unlimited)));
+    EBB_TRY(try_mixes(s));
+    EBB_TRY(try_without_prefetch(s));
+    return s->found ? take_best(s) : EBB_OK;
+}
+
+enum ebb_status ebb_plan_search(struct ebb_ctx *ctx, struct ebb_plan *plan, bool *found)
+{
+    const struct ebb_plan_request *request = &plan->request;
+    struct ebb_forecast_load load;
+    int32_t *starts = NULL;
+    *found = false;
+    if (!request->rates || !request->programs[EBB_PROGRAM_TRAIN] || request->net->layers < 1)
+        return EBB_OK;
+    struct searcher *s = (struct searcher *)ebb_mem_alloc(ctx, sizeof *s);
+    if (!s) return EBB_NO_MEMORY;
+    s->ctx = ctx;
+    s->plan = plan;
+    s->net = request->net;
+    s->prefetch = request->one_buffer ? 0 : 1;
+    s->load = request->load ? request->load : &load;
+    enum ebb_status status = EBB_OK;
+    if (!request->load) status = load_at_capacity(ctx, &request->capacity, &load, &starts);
+    if (status == EBB_OK) status = search(s);
+    *found = status == EBB_OK && s->found;
+    ebb_mem_free(ctx, starts);
+    ebb_mem_free(ctx, s);
+    return status;
+}
+
+enum ebb_status ebb_plan_forecast(struct ebb_ctx *ctx, struct ebb_plan *plan)
+{
+    const struct ebb_plan_request *request = &plan->request;
+    struct ebb_forecast_load load;
+    int32_t *starts = NULL;
+    if (!request->rates || !request->programs[EBB_PROGRAM_TRAIN]) return EBB_OK;
+    if (!request->load) EBB_TRY(load_at_capacity(ctx, &request->capacity, &load, &starts));
+    enum ebb_status status = ebb_forecast_step(ctx, plan, request->rates,
+                                               request->load ? request->load : &load,
+                                               &plan->forecast);
+    ebb_mem_free(ctx, starts);
+    return status;
+}

@@ -1,0 +1,342 @@
+/* Estimates for the search: sets of policies, mixes of them over the layers, and the mixes that
+ * look best. Arithmetic alone; nothing is written here.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <math.h>
+
+#include "plan/search_int.h"
+
+/* ---- sets ---- */
+
+/* Slots from 1 on count in base 3: what the set with this number does with each. */
+static void set_policies(int number, int slots, enum ebb_policy first, struct ebb_set *set)
+{
+    memset(set, 0, sizeof *set);
+    set->policy[0] = (uint8_t)first;
+    for (int slot = 1; slot < slots; slot++, number /= EBB_POLICY_COUNT)
+        set->policy[slot] = (uint8_t)(number % EBB_POLICY_COUNT);
+}
+
+unsigned ebb_set_moves(const struct ebb_set *set, int slots)
+{
+    unsigned moves = 0;
+    for (int slot = 0; slot < slots; slot++)
+        if (set->policy[slot] == EBB_POLICY_HOST) moves |= 1u << slot;
+    return moves;
+}
+
+/* As the ladder reads the keys: checkpoints are sets that save layer inputs alone. */
+static bool allowed(const struct ebb_memory_keys *keys, const struct ebb_set *set, int slots)
+{
+    bool moves = ebb_set_moves(set, slots) != 0;
+    if (keys->activation_offloading == EBB_TRUE && !moves) return false;
+    if (keys->activation_offloading == EBB_FALSE && moves) return false;
+    if (keys->gradient_checkpointing != EBB_TRUE) return true;
+    for (int slot = 1; slot < slots; slot++)
+        if (set->policy[slot] != EBB_POLICY_RECOMPUTE) return false;
+    return true;
+}
+
+void ebb_sets_list(const struct ebb_net *net, const struct ebb_memory_keys *keys,
+                   struct ebb_sets *sets)
+{
+    static const enum ebb_policy firsts[] = {EBB_POLICY_KEEP, EBB_POLICY_HOST};
+    int combinations = 1;
+    for (int slot = 1; slot < net->slot_count; slot++) combinations *= EBB_POLICY_COUNT;
+    sets->count = 0;
+    for (int64_t every = 1; every <= 4; every *= 2)
+        for (int first = 0; first < 2; first++)
+            for (int i = 0; i < combinations && sets->count < EBB_MIX_SETS; i++) {
+                struct ebb_set *set = &sets->at[sets->count];
+                set_policies(i, net->slot_count, firsts[first], set);
+                set->every = every;
+                if (allowed(keys, set, net->slot_count) && every <= net->layers) sets->count++;
+            }
+}
+
+/* A layer's input that was not saved comes from passing the layer below forward again: what that
+ * one remakes tile by tile is made twice then, and what of it is away comes in twice. */
+static void estimate_set(const struct ebb_mix_costs *costs, struct ebb_set *set)
+{
+    const struct ebb_net *net = costs->net;
+    double dropped = (double)(set->every - 1) / (double)set->every, saved = 1 - dropped;
+    double again = dropped * costs->again[0], out = 0, in = 0;
+    set->device = set->host = 0;
+    for (int slot = 0; slot < net->slot_count; slot++) {
+        double share = slot == 0 ? saved : 1, twice = net->slots[slot].tiled ? 1 + dropped : share;
+        switch ((enum ebb_policy)set->policy[slot]) {
+        case EBB_POLICY_KEEP:
+            set->device += share * costs->bytes[slot];
+            break;
+        case EBB_POLICY_HOST:
+            set->host += share * costs->bytes[slot];
+            out += share * costs->out[slot];
+            in += twice * costs->in[slot];
+            break;
+        default:
+            again += twice * costs->again[slot];
+            break;
+        }
+    }
+    /* A queue that takes longer for a layer than COMPUTE holds it up: the room of what leaves is
+     * soon wanted again, and moves ahead of need are a layer ahead. */
+    double stall = fmax(0, out - costs->forward) + fmax(0, in - costs->backward - again);
+    set->seconds = again + stall + costs->late[ebb_set_moves(set, net->slot_count)];
+}
+
+void ebb_sets_estimate(const struct ebb_mix_costs *costs, struct ebb_sets *sets)
+{
+    for (int i = 0; i < sets->count; i++) estimate_set(costs, &sets->at[i]);
+}
+
+/* Whether `a` is nowhere worse than `b`, so that `b` need not be looked at. */
+static bool dominates(const struct ebb_sets *sets, int a, int b)
+{
+    const struct ebb_set *x = &sets->at[a], *y = &sets->at[b];
+    if (x->seconds > y->seconds || x->device > y->device || x->host > y->host) return false;
+    return a < b || x->seconds < y->seconds || x->device < y->device || x->host < y->host;
+}
+
+static int list_useful(const struct ebb_sets *sets, int useful[EBB_MIX_SETS])
+{
+    int count = 0;
+    for (int b = 0; b < sets->count; b++) {
+        bool dominated = false;
+        for (int a = 0; a < sets->count && !dominated; a++)
+            dominated = a != b && dominates(sets, a, b);
+        if (!dominated) useful[count++] = b;
+    }
+    return count;
+}
+
+/* ---- mixes ---- */
+
+int ebb_mix_peak(const struct ebb_mix_costs *costs, const struct ebb_sets *sets,
+                 const struct ebb_mix *mix, double *bytes)
+{
+    double saved = 0, most = -HUGE_VAL;
+    int at = 0;
+    for (int i = 0; i < mix->ranges; i++) {
+        saved += (double)mix->layers[i] * sets->at[mix->set[i]].device;
+        if (saved + costs->room[mix->set[i]] < most) continue;
+        most = saved + costs->room[mix->set[i]];
+        at = i;
+    }
+    *bytes = costs->device + most;
+    return at;
+}
+
+static bool fits(const struct ebb_mix_costs *costs, const struct ebb_sets *sets,
+                 const struct ebb_mix *mix)
+{
+    double device;
+    ebb_mix_peak(costs, sets, mix, &device);
+    return device <= costs->device_budget &&
+           ebb_mix_host(costs, sets, mix) <= costs->host_budget;
+}
+
+/* Device bytes while backward is in the last range. */
+static double device_at_top(const struct ebb_mix_costs *costs, const struct ebb_sets *sets,
+                            const struct ebb_mix *mix)
+{
+    double bytes = costs->device + costs->room[mix->set[mix->ranges - 1]];
+    for (int i = 0; i < mix->ranges; i++)
+        bytes += (double)mix->layers[i] * sets->at[mix->set[i]].device;
+    return bytes;
+}
+
+double ebb_mix_host(const struct ebb_mix_costs *costs, const struct ebb_sets *sets,
+                    const struct ebb_mix *mix)
+{
+    double bytes = costs->host;
+    for (int i = 0; i < mix->ranges; i++)
+        bytes += (double)mix->layers[i] * sets->at[mix->set[i]].host;
+    return bytes;
+}
+
+double ebb_mix_seconds(const struct ebb_mix_costs *costs, const struct ebb_sets *sets,
+                       const struct ebb_mix *mix)
+{
+    double seconds = costs->keep_seconds;
+    for (int i = 0; i < mix->ranges; i++)
+        seconds += (double)mix->layers[i] * sets->at[mix->set[i]].seconds;
+    return seconds;
+}
+
+bool ebb_mix_same(const struct ebb_mix *a, const struct ebb_mix *b)
+{
+    bool same = a->ranges == b->ranges;
+    for (int i = 0; same && i < a->ranges; i++)
+        same = a->set[i] == b->set[i] && a->layers[i] == b->layers[i];
+    return same;
+}
+
+static void remove_range(struct ebb_mix *mix, int at)
+{
+    mix->ranges--;
+    for (int i = at; i < mix->ranges; i++) {
+        mix->set[i] = mix->set[i + 1];
+        mix->layers[i] = mix->layers[i + 1];
+    }
+}
+
+void ebb_mix_shift(struct ebb_mix *mix, int from, int to, int64_t layers)
+{
+    mix->layers[from] -= layers;
+    mix->layers[to] += layers;
+    if (mix->layers[from] == 0) remove_range(mix, from);
+}
+
+/* Whether layers with set `a` come before those with `b`. */
+static bool is_earlier(const struct ebb_sets *sets, int a, int b)
+{
+    const struct ebb_set *x = &sets->at[a], *y = &sets->at[b];
+    if (x->device != y->device) return x->device < y->device;
+    if (x->host != y->host) return x->host > y->host;
+    return a < b;
+}
+
+/* Adds layers with a set, in its place among the ranges; there is room for a range more. */
+static void add_range(const struct ebb_sets *sets, struct ebb_mix *mix, int set, int64_t layers)
+{
+    int at = 0;
+    while (at < mix->ranges && mix->set[at] != set && is_earlier(sets, mix->set[at], set)) at++;
+    if (at < mix->ranges && mix->set[at] == set) {
+        mix->layers[at] += layers;
+        return;
+    }
+    for (int i = mix->ranges; i > at; i--) {
+        mix->set[i] = mix->set[i - 1];
+        mix->layers[i] = mix->layers[i - 1];
+    }
+    mix->set[at] = set;
+    mix->layers[at] = layers;
+    mix->ranges++;
+}
+
+void ebb_mix_apply(const struct ebb_sets *sets, const struct ebb_mix *mix, int slots,
+                   struct ebb_policies *policies)
+{
+    int64_t layer = 0;
+    for (int i = 0; i < mix->ranges; i++) {
+        const struct ebb_set *set = &sets->at[mix->set[i]];
+        for (int64_t k = 0; k < mix->layers[i]; k++, layer++) {
+            memcpy(policies->at[layer], set->policy, (size_t)slots);
+            if (k % set->every != 0) policies->at[layer][0] = EBB_POLICY_RECOMPUTE;
+        }
+    }
+}
+
+/* ---- the best of them ---- */
+
+struct finder {
+    const struct ebb_mix_costs *costs;
+    const struct ebb_sets *sets;
+    struct ebb_mixes *best;
+};
+
+static void offer(struct ebb_mixes *best, const struct ebb_mix *mix)
+{
+    int at = best->count;
+    while (at > 0 && mix->seconds < best->at[at - 1].seconds) at--;
+    if (at == EBB_MIX_BEST) return;
+    for (int i = 0; i < best->count; i++)
+        if (ebb_mix_same(&best->at[i], mix)) return;
+    int moved = best->count < EBB_MIX_BEST ? best->count++ : EBB_MIX_BEST - 1;
+    for (int i = moved; i > at; i--) best->at[i] = best->at[i - 1];
+    best->at[at] = *mix;
+}
+
+/* Narrows [*low, *high] to the counts for which slack - count * each >= 0. */
+static void limit(double slack, double each, double *low, double *high)
+{
+    if (each > 0) *high = fmin(*high, floor(slack / each));
+    if (each < 0) *low = fmax(*low, ceil(slack / each));
+    if (each == 0 && slack < 0) *high = -1;
+}
+
+/* All layers with set `early` but the last ones, as many as fit or as must, with set `late`. */
+static void offer_pair(const struct finder *f, int early, int late)
+{
+    const struct ebb_mix_costs *costs = f->costs;
+    const struct ebb_set *x = &f->sets->at[early], *y = &f->sets->at[late];
+    double layers = (double)costs->layers, low = 1, high = layers - 1;
+    struct ebb_mix mix = {.ranges = 2, .set = {early, late}, .layers = {costs->layers, 0}};
+    limit(costs->device_budget - device_at_top(costs, f->sets, &mix), y->device - x->device, &low,
+          &high);
+    limit(costs->host_budget - ebb_mix_host(costs, f->sets, &mix), y->host - x->host, &low, &high);
+    /* The early layers have the device for themselves, when their turn comes. */
+    limit(costs->device_budget - costs->device - costs->room[early] - layers * x->device,
+          -x->device, &low, &high);
+    if (!(low <= high)) return;
+    double count = y->seconds < x->seconds ? high : low;
+    mix.layers[1] = (int64_t)count;
+    mix.layers[0] -= mix.layers[1];
+    mix.seconds = ebb_mix_seconds(costs, f->sets, &mix);
+    offer(f->best, &mix);
+}
+
+static void offer_uniform(const struct finder *f, int set)
+{
+    struct ebb_mix mix = {.ranges = 1, .set = {set}, .layers = {f->costs->layers}};
+    if (!fits(f->costs, f->sets, &mix)) return;
+    mix.seconds = ebb_mix_seconds(f->costs, f->sets, &mix);
+    offer(f->best, &mix);
+}
+
+/* Gives as many layers of range `from` as fit set `set` instead. False: that gains nothing. */
+static bool swap(const struct finder *f, const struct ebb_mix *mix, int from, int set,
+                 struct ebb_mix *other)
+{
+    const struct ebb_mix_costs *costs = f->costs;
+    const struct ebb_set *x = &f->sets->at[mix->set[from]], *y = &f->sets->at[set];
+    double low = 1, high = (double)mix->layers[from];
+    if (y->seconds >= x->seconds) return false;
+    *other = *mix;
+    if (mix->ranges < EBB_MIX_RANGES) add_range(f->sets, other, set, 0);
+    limit(costs->device_budget - device_at_top(costs, f->sets, other), y->device - x->device, &low,
+          &high);
+    limit(costs->host_budget - ebb_mix_host(costs, f->sets, other), y->host - x->host, &low, &high);
+    if (!(low <= high)) return false;
+    int64_t count = (int64_t)high;
+    *other = *mix;
+    other->layers[from] -= count;
+    if (other->layers[from] == 0) remove_range(other, from);
+    bool there = false;
+    for (int i = 0; i < other->ranges; i++) there = there || other->set[i] == set;
+    if (!there && other->ranges == EBB_MIX_RANGES) return false;
+    add_range(f->sets, other, set, count);
+    other->seconds = ebb_mix_seconds(costs, f->sets, other);
+    return fits(costs, f->sets, other);
+}
+
+/* Takes the swap that gains most, as long as one gains. */
+static void improve(const struct finder *f, const int *useful, int count, struct ebb_mix *mix)
+{
+    struct ebb_mix best = *mix, other;
+    do {
+        *mix = best;
+        for (int i = 0; i < count; i++)
+            for (int from = 0; from < mix->ranges; from++)
+                if (swap(f, mix, from, useful[i], &other) && other.seconds < best.seconds)
+                    best = other;
+    } while (best.seconds < mix->seconds);
+}
+
+void ebb_mixes_find(const struct ebb_mix_costs *costs, const struct ebb_sets *sets,
+                    struct ebb_mixes *best)
+{
+    const struct finder f = {costs, sets, best};
+    struct ebb_mixes pairs;
+    int useful[EBB_MIX_SETS], count = list_useful(sets, useful);
+    best->count = 0;
+    for (int i = 0; i < count; i++) {
+        offer_uniform(&f, useful[i]);
+        for (int j = 0; j < count; j++)
+            if (is_earlier(sets, useful[i], useful[j])) offer_pair(&f, useful[i], useful[j]);
+    }
+    pairs = *best;
+    for (int i = 0; i < pairs.count; i++) {
+        improve(&f, useful, count, &pairs.at[i]);
+        offer(best, &pairs.at[i]);
+    }
+}
