@@ -107,29 +107,22 @@ static int find_set(const struct searcher *s, const struct ebb_set *wanted)
     return -1;
 }
 
-static double layer_seconds(const struct searcher *s, const struct ebb_forecast *f)
-{
-    double seconds = f->parts[EBB_PART_MATMUL].seconds + f->parts[EBB_PART_MEMORY].seconds +
-                     f->parts[EBB_PART_ATTENTION_FORWARD].seconds +
-                     f->parts[EBB_PART_ATTENTION_BACKWARD].seconds + f->parts[EBB_PART_GAP].seconds;
-    return seconds / (double)s->costs.layers;
-}
-
 static double move_seconds(const struct searcher *s, enum ebb_cost_class which, int slot)
 {
     const struct ebb_cost *cost = &s->plan->request.rates->costs[which];
-    int64_t tile = s->plan->request.numerics.tile_tokens, tokens = live_tokens(s);
-    double tiles = (double)((tokens + tile - 1) / tile);
     return (double)s->load->micro_batches *
-           (tiles * cost->call +
-            (double)(tokens * s->net->slots[slot].bytes_per_token) * cost->byte);
+           (s->costs.tiles * cost->call +
+            (double)(live_tokens(s) * s->net->slots[slot].bytes_per_token) * cost->byte);
 }
 
 static void set_sizes(struct searcher *s)
 {
     const struct ebb_plan_request *request = &s->plan->request;
+    int64_t tile = request->numerics.tile_tokens;
     double saved = 0;
+    s->costs.tiles = (double)((live_tokens(s) + tile - 1) / tile);
     for (int slot = 0; slot < s->net->slot_count; slot++) {
+        if (!s->net->slots[slot].tiled) s->costs.attention = slot;
         s->costs.bytes[slot] =
             (double)(request->capacity.tokens * s->net->slots[slot].bytes_per_token);
         saved += s->costs.bytes[slot];
@@ -180,16 +173,36 @@ static void guess_rooms(struct searcher *s, const double room[EBB_SLOTS])
     }
 }
 
-/* `layer`: seconds of a layer in the step in which everything stays, whose programs are written. */
-static enum ebb_status measure_slots(struct searcher *s, double keep_seconds, double layer)
+/* The phases of a layer that keeps everything. What backward takes beside attention is divided as
+ * forward's is. */
+static void set_phases(struct searcher *s)
+{
+    const struct ebb_part_time *parts = s->plan->unlimited.parts;
+    struct ebb_mix_costs *costs = &s->costs;
+    double attention = parts[EBB_PART_ATTENTION_FORWARD].seconds / (double)costs->layers;
+    double layer = (parts[EBB_PART_MATMUL].seconds + parts[EBB_PART_MEMORY].seconds +
+                    parts[EBB_PART_GAP].seconds) /
+                   (double)costs->layers;
+    costs->forward_tiles = costs->again[0];
+    for (int slot = 0; slot < s->net->slot_count; slot++) {
+        costs->forward += costs->again[slot];
+        if (s->net->slots[slot].tiled) costs->forward_tiles += costs->again[slot];
+    }
+    double products = fmax(costs->forward - attention, costs->forward_tiles),
+           backward = fmax(0, layer - products),
+           share = products > 0 ? costs->forward_tiles / products : 0;
+    costs->backward_tiles = share * backward;
+    costs->backward_lead = (1 - share) * backward;
+}
+
+/* The programs in which everything stays are written. */
+static enum ebb_status measure_slots(struct searcher *s, double keep_seconds)
 {
     double room[EBB_SLOTS] = {0};
     set_sizes(s);
-    for (int slot = 0; slot < s->net->slot_count; slot++) {
+    for (int slot = 0; slot < s->net->slot_count; slot++)
         EBB_TRY(measure_slot(s, slot, keep_seconds, &room[slot]));
-        s->costs.forward += s->costs.again[slot];
-    }
-    s->costs.backward = fmax(0, layer - s->costs.forward);
+    set_phases(s);
     guess_rooms(s, room);
     return EBB_OK;
 }
@@ -280,17 +293,20 @@ static enum ebb_status settle(struct searcher *s, struct ebb_mix *mix, bool *fit
     return *fits && !ebb_mix_same(&s->written.mix, mix) ? write_mix(s, mix) : EBB_OK;
 }
 
-/* Seconds beyond the estimate are stalls, of the layers that move. */
+/* Seconds beyond the estimate are stalls, of all layers that move alike. */
 static void learn_stall(struct searcher *s, const struct ebb_mix *mix, double seconds)
 {
     double moving = 0, more = seconds - ebb_mix_seconds(&s->costs, &s->sets, mix);
-    unsigned moves;
-    for (int i = 0; i < mix->ranges; i++)
-        if (ebb_set_moves(&s->sets.at[mix->set[i]], s->net->slot_count) != 0)
-            moving += (double)mix->layers[i];
-    for (int i = 0; i < mix->ranges; i++)
-        if ((moves = ebb_set_moves(&s->sets.at[mix->set[i]], s->net->slot_count)) != 0)
-            s->costs.late[moves] += more * (double)mix->layers[i] / moving;
+    bool learned[EBB_MOVES_KINDS] = {[0] = true};
+    unsigned moves[EBB_MIX_RANGES];
+    for (int i = 0; i < mix->ranges; i++) {
+        moves[i] = ebb_set_moves(&s->costs, &s->sets.at[mix->set[i]]);
+        if (moves[i] != 0) moving += (double)mix->layers[i];
+    }
+    for (int i = 0; i < mix->ranges; i++) {
+        if (!learned[moves[i]]) s->costs.late[moves[i]] += more / moving;
+        learned[moves[i]] = true;
+    }
 }
 
 static enum ebb_status try_mix(struct searcher *s, struct ebb_mix mix)
@@ -347,7 +363,7 @@ static enum ebb_status try_without_prefetch(struct searcher *s)
     }
     bool moves = false;
     for (int i = 0; i < s->best.mix.ranges; i++)
-        moves = moves || ebb_set_moves(&s->sets.at[s->best.mix.set[i]], s->net->slot_count) != 0;
+        moves = moves || ebb_set_moves(&s->costs, &s->sets.at[s->best.mix.set[i]]) != 0;
     return moves ? try_mix(s, s->best.mix) : EBB_OK;
 }
 
@@ -470,7 +486,7 @@ static enum ebb_status search(struct searcher *s)
                                        .layers = {s->net->layers}};
         return name_choice(s);
     }
-    EBB_TRY(measure_slots(s, keep_seconds, layer_seconds(s, &plan->unlimited)));
+    EBB_TRY(measure_slots(s, keep_seconds));
     EBB_TRY(try_mixes(s));
     EBB_TRY(try_without_prefetch(s));
     return s->found ? take_best(s) : EBB_OK;

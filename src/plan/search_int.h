@@ -56,6 +56,15 @@ struct ebb_set {
     double device, host; /* saved bytes of a layer */
 };
 
+/* What of a layer moves, as far as its stalls are alike. */
+enum {
+    EBB_MOVES_ANY = 1,
+    EBB_MOVES_INPUT = 2,     /* slot 0, which backward wants first */
+    EBB_MOVES_ATTENTION = 4, /* attention's output */
+    EBB_MOVES_TILES = 8,     /* a slot that moves tile by tile */
+    EBB_MOVES_KINDS = 16
+};
+
 struct ebb_mix {
     int ranges;
     int set[EBB_MIX_RANGES];
@@ -72,11 +81,17 @@ struct ebb_mix_costs {
                                       below, whose other slots are there */
     double bytes[EBB_SLOTS];       /* of a slot */
     double out[EBB_SLOTS], in[EBB_SLOTS]; /* moving it */
-    double forward, backward;      /* of a layer that keeps everything */
+    double forward; /* of a layer that keeps everything */
+    /* Its halves that run tile by tile, with what lies between attention and the output; and what
+     * follows attention in backward. */
+    double forward_tiles, backward_tiles, backward_lead;
+    double tiles;
+    int attention; /* the slot of its output: the last that is not tiled */
     double device, host;           /* bytes beside the saved slots */
     double device_budget, host_budget; /* for all bytes; HUGE_VAL: none */
-    double late[1 << EBB_SLOTS];   /* learned: seconds a layer that moves these slots waits beyond
-                                      what is estimated */
+    /* Learned: seconds that a layer waits for its moves beyond what is estimated, by
+     * ebb_set_moves. */
+    double late[EBB_MOVES_KINDS];
     /* Device bytes beyond `device` while backward is in layers with a set, by index: guessed from
      * single slots at first, then learned. Layers behind those have left by then. */
     double room[EBB_MIX_SETS];
@@ -100,8 +115,8 @@ double ebb_mix_host(const struct ebb_mix_costs *costs, const struct ebb_sets *se
                     const struct ebb_mix *mix);
 double ebb_mix_seconds(const struct ebb_mix_costs *costs, const struct ebb_sets *sets,
                        const struct ebb_mix *mix);
-/* Slots of a set that move, a bit each. */
-unsigned ebb_set_moves(const struct ebb_set *set, int slots);
+/* EBB_MOVES_...; 0: nothing moves. */
+unsigned ebb_set_moves(const struct ebb_mix_costs *costs, const struct ebb_set *set);
 bool ebb_mix_same(const struct ebb_mix *a, const struct ebb_mix *b);
 /* Moves layers from range `from` to range `to`; ranges that end empty go. */
 void ebb_mix_shift(struct ebb_mix *mix, int from, int to, int64_t layers);

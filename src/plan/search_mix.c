@@ -16,18 +16,10 @@ static void set_policies(int number, int slots, enum ebb_policy first, struct eb
         set->policy[slot] = (uint8_t)(number % EBB_POLICY_COUNT);
 }
 
-unsigned ebb_set_moves(const struct ebb_set *set, int slots)
-{
-    unsigned moves = 0;
-    for (int slot = 0; slot < slots; slot++)
-        if (set->policy[slot] == EBB_POLICY_HOST) moves |= 1u << slot;
-    return moves;
-}
-
 /* As the ladder reads the keys: checkpoints are sets that save layer inputs alone. */
 static bool allowed(const struct ebb_memory_keys *keys, const struct ebb_set *set, int slots)
 {
-    bool moves = ebb_set_moves(set, slots) != 0;
+    bool moves = memchr(set->policy, EBB_POLICY_HOST, (size_t)slots) != NULL;
     if (keys->activation_offloading == EBB_TRUE && !moves) return false;
     if (keys->activation_offloading == EBB_FALSE && moves) return false;
     if (keys->gradient_checkpointing != EBB_TRUE) return true;
@@ -53,34 +45,74 @@ void ebb_sets_list(const struct ebb_net *net, const struct ebb_memory_keys *keys
             }
 }
 
+/* What the moves and the remaking of a set come to in a layer. */
+struct set_work {
+    double again, again_in_tiles;      /* seconds of COMPUTE; in the tiled half */
+    double out, out_tiles;             /* of OUT; of what leaves in the tiled half */
+    double in_whole, in_tiles;         /* of IN: what comes in whole, and tile by tile */
+};
+
 /* A layer's input that was not saved comes from passing the layer below forward again: what that
  * one remakes tile by tile is made twice then, and what of it is away comes in twice. */
+static void add_slot(const struct ebb_mix_costs *costs, int slot, double dropped,
+                     struct ebb_set *set, struct set_work *work)
+{
+    const bool tiled = costs->net->slots[slot].tiled;
+    double share = slot == 0 ? 1 - dropped : 1, times = tiled ? 1 + dropped : share;
+    switch ((enum ebb_policy)set->policy[slot]) {
+    case EBB_POLICY_KEEP:
+        set->device += share * costs->bytes[slot];
+        break;
+    case EBB_POLICY_HOST:
+        set->host += share * costs->bytes[slot];
+        work->out += share * costs->out[slot];
+        if (tiled || slot == 0 || slot == costs->attention)
+            work->out_tiles += share * costs->out[slot];
+        *(tiled ? &work->in_tiles : &work->in_whole) += times * costs->in[slot];
+        break;
+    default:
+        work->again += times * costs->again[slot];
+        if (tiled) work->again_in_tiles += costs->again[slot];
+        break;
+    }
+}
+
+/* How long moves hold a layer up, at least. In forward, OUT may be behind by about a layer, but
+ * tiles have two buffers alone. In backward, IN brings first what comes in whole, from the end of
+ * the attention above on, then, beside the tiled half, tile after tile. */
+static double stall_of(const struct ebb_mix_costs *costs, const struct set_work *work)
+{
+    double half = costs->backward_tiles + work->again_in_tiles, lead = costs->backward_lead;
+    double out = fmax(0, work->out - costs->forward);
+    if (work->in_tiles == 0) return out + fmax(0, work->in_whole - lead - half);
+    out = fmax(out, work->out_tiles - costs->forward_tiles);
+    return out + fmax(0, work->in_whole + (work->in_tiles - half) / costs->tiles - lead) +
+           fmax(0, work->in_tiles - half);
+}
+
+unsigned ebb_set_moves(const struct ebb_mix_costs *costs, const struct ebb_set *set)
+{
+    unsigned moves = 0;
+    for (int slot = 0; slot < costs->net->slot_count; slot++) {
+        if (set->policy[slot] != EBB_POLICY_HOST) continue;
+        moves |= EBB_MOVES_ANY;
+        if (slot == 0) moves |= EBB_MOVES_INPUT;
+        if (slot == costs->attention) moves |= EBB_MOVES_ATTENTION;
+        if (costs->net->slots[slot].tiled) moves |= EBB_MOVES_TILES;
+    }
+    return moves;
+}
+
 static void estimate_set(const struct ebb_mix_costs *costs, struct ebb_set *set)
 {
-    const struct ebb_net *net = costs->net;
-    double dropped = (double)(set->every - 1) / (double)set->every, saved = 1 - dropped;
-    double again = dropped * costs->again[0], out = 0, in = 0;
+    double dropped = (double)(set->every - 1) / (double)set->every;
+    struct set_work work = {.again = dropped * costs->again[0]};
     set->device = set->host = 0;
-    for (int slot = 0; slot < net->slot_count; slot++) {
-        double share = slot == 0 ? saved : 1, twice = net->slots[slot].tiled ? 1 + dropped : share;
-        switch ((enum ebb_policy)set->policy[slot]) {
-        case EBB_POLICY_KEEP:
-            set->device += share * costs->bytes[slot];
-            break;
-        case EBB_POLICY_HOST:
-            set->host += share * costs->bytes[slot];
-            out += share * costs->out[slot];
-            in += twice * costs->in[slot];
-            break;
-        default:
-            again += twice * costs->again[slot];
-            break;
-        }
-    }
-    /* A queue that takes longer for a layer than COMPUTE holds it up: the room of what leaves is
-     * soon wanted again, and moves ahead of need are a layer ahead. */
-    double stall = fmax(0, out - costs->forward) + fmax(0, in - costs->backward - again);
-    set->seconds = again + stall + costs->late[ebb_set_moves(set, net->slot_count)];
+    for (int slot = 0; slot < costs->net->slot_count; slot++)
+        add_slot(costs, slot, dropped, set, &work);
+    set->seconds = work.again;
+    if (work.out > 0)
+        set->seconds += fmax(0, stall_of(costs, &work) + costs->late[ebb_set_moves(costs, set)]);
 }
 
 void ebb_sets_estimate(const struct ebb_mix_costs *costs, struct ebb_sets *sets)
