@@ -3,11 +3,12 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "base/text.h"
 #include "plan/search_int.h"
 
 /* Entries that may be written, and trials that are made however long programs are. */
 static const int64_t entries_at_most = 130000;
-enum { TRIALS_AT_LEAST = 4, TRIALS_AT_MOST = 48, SHIFTS_AT_MOST = 8 };
+enum { TRIALS_AT_LEAST = 4, TRIALS_AT_MOST = 48, SHIFTS_AT_MOST = 8, FEW_LAYERS = 4 };
 /* Looking on ends where no estimate promises more than this share of a step. */
 static const double worth_a_trial = 2e-4;
 
@@ -30,6 +31,7 @@ struct searcher {
     int tried_count;
     struct trial best, written;
     bool found;
+    bool best_stands;             /* the best is what is written, and ordered */
     struct ebb_forecast forecast; /* of the best */
 };
 
@@ -69,6 +71,7 @@ static enum ebb_status write_mix(struct searcher *s, const struct ebb_mix *mix)
     EBB_TRY(ebb_plan_write(s->ctx, s->plan, s->prefetch));
     s->entries += ebb_program_entries(s->plan->programs[EBB_PROGRAM_TRAIN]);
     s->written = (struct trial){*mix, s->prefetch};
+    s->best_stands = false;
     return EBB_OK;
 }
 
@@ -78,8 +81,8 @@ static double train_bytes(const struct searcher *s)
 }
 
 /* What the plan as written says of the room that a set takes: of the range in whose layers most is
- * alive, or where that range's is known and too little, of one whose is not. */
-static void learn_room(struct searcher *s, const struct ebb_mix *mix)
+ * alive, or where that range's is known and too little, of one whose is not. And of host memory. */
+static void learn_bytes(struct searcher *s, const struct ebb_mix *mix)
 {
     double estimate, exact = train_bytes(s), saved = 0;
     int at = ebb_mix_peak(&s->costs, &s->sets, mix, &estimate);
@@ -89,6 +92,9 @@ static void learn_room(struct searcher *s, const struct ebb_mix *mix)
         saved += (double)mix->layers[i] * s->sets.at[mix->set[i]].device;
     s->costs.room[mix->set[at]] = exact - s->costs.device - saved;
     s->known[mix->set[at]] = true;
+    if (s->sets.at[mix->set[0]].policy[0] == EBB_POLICY_HOST)
+        s->costs.host_input +=
+            (double)s->plan->host_bytes - ebb_mix_host(&s->costs, &s->sets, mix);
 }
 
 static enum ebb_status forecast(struct searcher *s, struct ebb_forecast *out)
@@ -280,7 +286,7 @@ static enum ebb_status settle(struct searcher *s, struct ebb_mix *mix, bool *fit
     *fits = false;
     for (int i = 0; i < SHIFTS_AT_MOST; i++) {
         EBB_TRY(write_mix(s, &next));
-        learn_room(s, &next);
+        learn_bytes(s, &next);
         mark_tried(s, &next);
         if (s->plan->fits) {
             *fits = true;
@@ -321,7 +327,7 @@ static enum ebb_status try_mix(struct searcher *s, struct ebb_mix mix)
     EBB_TRY(forecast(s, &f));
     learn_stall(s, &mix, f.seconds);
     if (s->found && f.seconds >= s->forecast.seconds) return EBB_OK;
-    s->found = true;
+    s->found = s->best_stands = true;
     s->best = (struct trial){mix, s->prefetch};
     s->forecast = f;
     return EBB_OK;
@@ -351,7 +357,8 @@ static enum ebb_status try_mixes(struct searcher *s)
     return EBB_OK;
 }
 
-/* Without moves ahead of need there is more room: for a set more on some layers, or at all. */
+/* Without moves ahead of need there is more room: for plans where else nothing fits, and for those
+ * of which so few layers move that waiting for them may cost less than the room is worth. */
 static enum ebb_status try_without_prefetch(struct searcher *s)
 {
     if (s->prefetch == 0) return EBB_OK;
@@ -361,53 +368,62 @@ static enum ebb_status try_without_prefetch(struct searcher *s)
         s->tried_count = 0;
         return try_mixes(s);
     }
-    bool moves = false;
+    int64_t moving = 0;
     for (int i = 0; i < s->best.mix.ranges; i++)
-        moves = moves || ebb_set_moves(&s->costs, &s->sets.at[s->best.mix.set[i]]) != 0;
-    return moves ? try_mix(s, s->best.mix) : EBB_OK;
+        if (ebb_set_moves(&s->costs, &s->sets.at[s->best.mix.set[i]]) != 0)
+            moving += s->best.mix.layers[i];
+    return moving > 0 && moving <= FEW_LAYERS ? try_mix(s, s->best.mix) : EBB_OK;
 }
 
 /* ---- in words ---- */
 
-static int add_slots(const struct searcher *s, const struct ebb_set *set, enum ebb_policy policy,
-                     const char *verb, char *out, int room)
+static enum ebb_status add_slots(const struct searcher *s, const struct ebb_set *set,
+                                 enum ebb_policy policy, const char *verb, struct ebb_str *out)
 {
     static const char *const shares[] = {"", "", " of every second layer", "",
                                          " of every fourth layer"};
-    int at = 0;
+    bool first = true;
     for (int slot = 0; slot < s->net->slot_count; slot++) {
         if (set->policy[slot] != policy) continue;
-        at += snprintf(out + at, (size_t)(room - at), "%s%s%s", at == 0 ? verb : ", ",
-                       s->net->slots[slot].name, slot == 0 ? shares[set->every] : "");
-        if (at >= room) return room - 1;
+        EBB_TRY(ebb_str_addf(s->ctx, out, "%s%s%s", first ? verb : ", ", s->net->slots[slot].name,
+                             slot == 0 ? shares[set->every] : ""));
+        first = false;
     }
-    return at;
+    return EBB_OK;
 }
 
 /* "layers 0-11: host x, o; layers 12-27: keep x, qkv, o, x2, gate_up; the rest is made again" */
-static void describe(struct searcher *s)
+static enum ebb_status describe(const struct searcher *s, struct ebb_str *out)
 {
     const struct ebb_mix *mix = &s->best.mix;
-    char *out = s->plan->words;
-    int room = (int)sizeof s->plan->words - 1, at = 0;
     int64_t first = 0;
     for (int i = 0; i < mix->ranges; i++) {
         const struct ebb_set *set = &s->sets.at[mix->set[i]];
         int64_t last = first + mix->layers[i] - 1;
         if (mix->ranges == 1)
-            at += snprintf(out + at, (size_t)(room - at), "every layer:");
+            EBB_TRY(ebb_str_addf(s->ctx, out, "every layer:"));
         else if (last == first)
-            at += snprintf(out + at, (size_t)(room - at), "layer %lld:", (long long)first);
+            EBB_TRY(ebb_str_addf(s->ctx, out, "layer %lld:", (long long)first));
         else
-            at += snprintf(out + at, (size_t)(room - at), "layers %lld-%lld:", (long long)first,
-                           (long long)last);
-        at += add_slots(s, set, EBB_POLICY_HOST, " host ", out + at, room - at);
-        at += add_slots(s, set, EBB_POLICY_KEEP, " keep ", out + at, room - at);
-        at += snprintf(out + at, (size_t)(room - at), "; ");
+            EBB_TRY(ebb_str_addf(s->ctx, out, "layers %lld-%lld:", (long long)first,
+                                 (long long)last));
+        EBB_TRY(add_slots(s, set, EBB_POLICY_HOST, " host ", out));
+        EBB_TRY(add_slots(s, set, EBB_POLICY_KEEP,
+                          ebb_set_moves(&s->costs, set) != 0 ? ", keep " : " keep ", out));
+        EBB_TRY(ebb_str_addf(s->ctx, out, "; "));
         first = last + 1;
     }
-    snprintf(out + at, (size_t)(room - at), "the rest is made again");
-    s->plan->what = out;
+    return ebb_str_addf(s->ctx, out, "the rest is made again");
+}
+
+static enum ebb_status put_words(struct searcher *s)
+{
+    struct ebb_str words = {0};
+    enum ebb_status status = describe(s, &words);
+    if (status == EBB_OK) snprintf(s->plan->words, sizeof s->plan->words, "%s", words.data);
+    s->plan->what = s->plan->words;
+    ebb_str_free(s->ctx, &words);
+    return status;
 }
 
 /* A table that the ladder has too is called what it is there. */
@@ -418,7 +434,7 @@ static enum ebb_status name_choice(struct searcher *s)
     const char *what;
     bool last = false, same = false;
     enum ebb_status status = EBB_OK;
-    describe(s);
+    EBB_TRY(put_words(s));
     EBB_TRY(ebb_policies_create(s->ctx, s->net->layers, EBB_POLICY_KEEP, &step));
     for (int k = 0; status == EBB_OK && !last && !same; k++) {
         status = ebb_policies_ladder(s->ctx, s->net, &any, true, k, &step, &what, &last);
@@ -453,8 +469,10 @@ static enum ebb_status forecast_unlimited(struct searcher *s, double *unordered)
 static enum ebb_status take_best(struct searcher *s)
 {
     s->prefetch = s->best.prefetch;
-    EBB_TRY(write_mix(s, &s->best.mix));
-    EBB_TRY(ebb_program_order(s->plan->programs[EBB_PROGRAM_TRAIN]));
+    if (!s->best_stands) {
+        EBB_TRY(write_mix(s, &s->best.mix));
+        EBB_TRY(ebb_program_order(s->plan->programs[EBB_PROGRAM_TRAIN]));
+    }
     s->plan->forecast = s->forecast;
     s->plan->rung = 1;
     return name_choice(s);

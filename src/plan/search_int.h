@@ -88,6 +88,8 @@ struct ebb_mix_costs {
     double tiles;
     int attention; /* the slot of its output: the last that is not tiled */
     double device, host;           /* bytes beside the saved slots */
+    double host_input; /* learned: host bytes more where the first layer's input moves, which may
+                          have a home already */
     double device_budget, host_budget; /* for all bytes; HUGE_VAL: none */
     /* Learned: seconds that a layer waits for its moves beyond what is estimated, by
      * ebb_set_moves. */

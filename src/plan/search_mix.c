@@ -180,6 +180,7 @@ double ebb_mix_host(const struct ebb_mix_costs *costs, const struct ebb_sets *se
                     const struct ebb_mix *mix)
 {
     double bytes = costs->host;
+    if (sets->at[mix->set[0]].policy[0] == EBB_POLICY_HOST) bytes += costs->host_input;
     for (int i = 0; i < mix->ranges; i++)
         bytes += (double)mix->layers[i] * sets->at[mix->set[i]].host;
     return bytes;

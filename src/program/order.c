@@ -34,6 +34,7 @@ struct clock {
 
 struct ordering {
     struct ebb_program *program;
+    bool *ordered; /* [tensors] false: persistent and only read, so that nothing conflicts there */
     struct cuts cuts[EBB_SPACE_COUNT];
     struct clock *clocks; /* [entries] after each entry */
     int32_t *last_waiter; /* [entries] -1: nobody waits for it */
@@ -47,6 +48,28 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+/* Most persistent tensors are weights that no entry writes. */
+static enum ebb_status mark_ordered(struct ordering *o)
+{
+    const struct ebb_program *program = o->program;
+    struct ebb_access access;
+    o->ordered = ebb_mem_alloc(program->ctx, (size_t)program->tensor_count + 1);
+    if (o->ordered == NULL) return EBB_NO_MEMORY;
+    for (int32_t t = program->persistent; t < program->tensor_count; t++) o->ordered[t] = true;
+    for (int32_t e = 0; e < program->entry_count; e++)
+        for (int i = 0; i < ebb_program_views(program, &program->entries[e]); i++)
+            if (ebb_program_access(program, &program->entries[e], i, &access) && access.writes)
+                o->ordered[access.tensor] = true;
+    return EBB_OK;
+}
+
+/* The i-th access of an entry, where it can conflict with others. */
+static bool access_at(const struct ordering *o, const struct ebb_entry *entry, int i,
+                      struct ebb_access *access)
+{
+    return ebb_program_access(o->program, entry, i, access) && o->ordered[access->tensor];
+}
+
 /* Counts, then fills: `cuts` come without room at first. */
 static void gather_cuts(struct ordering *o, bool store)
 {
@@ -56,7 +79,7 @@ static void gather_cuts(struct ordering *o, bool store)
         const struct ebb_entry *entry = &program->entries[e];
         for (int i = 0; i < ebb_program_views(program, entry); i++) {
             struct ebb_access access;
-            if (!ebb_program_access(program, entry, i, &access)) continue;
+            if (!access_at(o, entry, i, &access)) continue;
             struct cuts *cuts = &o->cuts[access.space];
             if (store) {
                 cuts->at[cuts->count] = access.begin;
@@ -157,7 +180,7 @@ static enum ebb_status order_entry(struct ordering *o, int32_t e, struct clock n
     memset(&need, 0xff, sizeof need);
     struct ebb_access access;
     for (int i = 0; i < ebb_program_views(program, entry); i++)
-        if (ebb_program_access(program, entry, i, &access)) need_for(o, &access, &need);
+        if (access_at(o, entry, i, &access)) need_for(o, &access, &need);
 
     struct clock *clock = &now[own]; /* of the queue: what its entry before this one came after */
     for (int q = 0; q < EBB_QUEUE_COUNT; q++)
@@ -180,7 +203,7 @@ static enum ebb_status order_entry(struct ordering *o, int32_t e, struct clock n
     o->clocks[e] = *clock;
 
     for (int i = 0; i < ebb_program_views(program, entry); i++)
-        if (ebb_program_access(program, entry, i, &access)) remember(o, &access, e);
+        if (access_at(o, entry, i, &access)) remember(o, &access, e);
     return EBB_OK;
 }
 
@@ -208,6 +231,7 @@ static enum ebb_status order_all(struct ordering *o)
 {
     struct ebb_program *program = o->program;
     size_t entries = (size_t)program->entry_count + 1;
+    EBB_TRY(mark_ordered(o));
     EBB_TRY(make_cuts(o));
     o->clocks = ebb_mem_alloc(program->ctx, entries * sizeof *o->clocks);
     o->last_waiter = ebb_mem_alloc(program->ctx, entries * sizeof *o->last_waiter);
@@ -233,6 +257,7 @@ enum ebb_status ebb_program_order(struct ebb_program *program)
         ebb_mem_free(program->ctx, o.cuts[s].at);
         ebb_mem_free(program->ctx, o.cuts[s].pieces);
     }
+    ebb_mem_free(program->ctx, o.ordered);
     ebb_mem_free(program->ctx, o.clocks);
     ebb_mem_free(program->ctx, o.last_waiter);
     ebb_mem_free(program->ctx, o.free_events);
