@@ -9,6 +9,7 @@
 /* Entries that may be written, and trials that are made however long programs are. */
 static const int64_t entries_at_most = 130000;
 enum { TRIALS_AT_LEAST = 4, TRIALS_AT_MOST = 48, SHIFTS_AT_MOST = 8, FEW_LAYERS = 4 };
+enum { LADDER_STEPS_AT_MOST = 16 };
 /* Looking on ends where no estimate promises more than this share of a step. */
 static const double worth_a_trial = 2e-4;
 
@@ -299,20 +300,19 @@ static enum ebb_status settle(struct searcher *s, struct ebb_mix *mix, bool *fit
     return *fits && !ebb_mix_same(&s->written.mix, mix) ? write_mix(s, mix) : EBB_OK;
 }
 
-/* Seconds beyond the estimate are stalls, of all layers that move alike. */
+/* Seconds beyond the estimate are stalls. Whose, a trial does not tell: they are put down to the
+ * moves that most layers make, so that estimates of others stay low enough to be tried. */
 static void learn_stall(struct searcher *s, const struct ebb_mix *mix, double seconds)
 {
-    double moving = 0, more = seconds - ebb_mix_seconds(&s->costs, &s->sets, mix);
-    bool learned[EBB_MOVES_KINDS] = {[0] = true};
-    unsigned moves[EBB_MIX_RANGES];
+    double more = seconds - ebb_mix_seconds(&s->costs, &s->sets, mix);
+    int64_t layers[EBB_MOVES_KINDS] = {0};
+    unsigned most = 0;
     for (int i = 0; i < mix->ranges; i++) {
-        moves[i] = ebb_set_moves(&s->costs, &s->sets.at[mix->set[i]]);
-        if (moves[i] != 0) moving += (double)mix->layers[i];
+        unsigned moves = ebb_set_moves(&s->costs, &s->sets.at[mix->set[i]]);
+        layers[moves] += mix->layers[i];
+        if (moves != 0 && (most == 0 || layers[moves] > layers[most])) most = moves;
     }
-    for (int i = 0; i < mix->ranges; i++) {
-        if (!learned[moves[i]]) s->costs.late[moves[i]] += more / moving;
-        learned[moves[i]] = true;
-    }
+    if (most != 0) s->costs.late[most] += more / (double)layers[most];
 }
 
 static enum ebb_status try_mix(struct searcher *s, struct ebb_mix mix)
@@ -357,22 +357,107 @@ static enum ebb_status try_mixes(struct searcher *s)
     return EBB_OK;
 }
 
-/* Without moves ahead of need there is more room: for plans where else nothing fits, and for those
- * of which so few layers move that waiting for them may cost less than the room is worth. */
+/* Without moves ahead of need there is more room: where so few layers move, waiting for them may
+ * cost less than the room is worth. */
 static enum ebb_status try_without_prefetch(struct searcher *s)
 {
+    int64_t moving = 0;
     if (s->prefetch == 0) return EBB_OK;
     s->prefetch = 0;
-    if (!s->found) {
-        memset(s->costs.late, 0, sizeof s->costs.late);
-        s->tried_count = 0;
-        return try_mixes(s);
-    }
-    int64_t moving = 0;
     for (int i = 0; i < s->best.mix.ranges; i++)
         if (ebb_set_moves(&s->costs, &s->sets.at[s->best.mix.set[i]]) != 0)
             moving += s->best.mix.layers[i];
     return moving > 0 && moving <= FEW_LAYERS ? try_mix(s, s->best.mix) : EBB_OK;
+}
+
+/* ---- where next to nothing fits ---- */
+
+/* The ladder's steps as they were written: which set, and the room that it takes without moves
+ * ahead of need and with them; NAN: not written so. */
+struct ladder {
+    int set[LADDER_STEPS_AT_MOST];
+    double room[LADDER_STEPS_AT_MOST][2];
+    int count;
+    struct trial smallest;
+    int64_t smallest_bytes;
+};
+
+/* The set of a step's table. */
+static int set_of_step(const struct searcher *s, const struct ebb_policies *step)
+{
+    struct ebb_set set = {.every = 1};
+    memcpy(set.policy, step->at[0], (size_t)s->net->slot_count);
+    while (set.every < 4 && set.every < step->layers &&
+           step->at[set.every][0] != step->at[0][0])
+        set.every *= 2;
+    return find_set(s, &set);
+}
+
+/* Writes a step as the ladder does. *fits: it is what is written, with s->prefetch. */
+static enum ebb_status write_step(struct searcher *s, struct ladder *ladder, int set, int prefetch,
+                                  bool *fits)
+{
+    struct ebb_mix mix = {.ranges = 1, .set = {set}, .layers = {s->net->layers}};
+    const int at = ladder->count++;
+    ladder->set[at] = set;
+    ladder->room[at][0] = ladder->room[at][1] = NAN;
+    for (s->prefetch = prefetch;; s->prefetch--) {
+        EBB_TRY(write_mix(s, &mix));
+        learn_bytes(s, &mix);
+        ladder->room[at][s->prefetch] = s->costs.room[set];
+        *fits = s->plan->fits;
+        if (*fits || s->prefetch == 0 || !ebb_plan_moves_in(s->plan)) break;
+    }
+    if (ladder->smallest_bytes == 0 || s->plan->device_bytes < ladder->smallest_bytes) {
+        ladder->smallest_bytes = s->plan->device_bytes;
+        ladder->smallest = s->written;
+    }
+    return EBB_OK;
+}
+
+/* Climbs to the first step that fits. */
+static enum ebb_status climb(struct searcher *s, struct ladder *ladder, bool *fits)
+{
+    const int prefetch = s->prefetch;
+    struct ebb_policies step;
+    const char *what;
+    bool last = false;
+    enum ebb_status status = EBB_OK;
+    EBB_TRY(ebb_policies_create(s->ctx, s->net->layers, EBB_POLICY_KEEP, &step));
+    for (int k = 0; status == EBB_OK && !last && !*fits; k++) {
+        status = ebb_policies_ladder(s->ctx, s->net, &s->plan->request.memory, true, k, &step,
+                                     &what, &last);
+        int set = status == EBB_OK ? set_of_step(s, &step) : -1;
+        if (set >= 0 && ladder->count < LADDER_STEPS_AT_MOST)
+            status = write_step(s, ladder, set, prefetch, fits);
+    }
+    ebb_policies_free(s->ctx, &step);
+    return status;
+}
+
+/* No mix fitted that should have: guesses of rooms are not good enough here. The ladder's steps are
+ * written up to one that fits, and then mixes of them are tried, whose rooms are known. If none
+ * fits, the smallest of them is the plan. */
+static enum ebb_status try_ladder(struct searcher *s)
+{
+    struct ladder ladder = {.count = 0};
+    bool fits = false;
+    EBB_TRY(climb(s, &ladder, &fits));
+    if (ladder.count == 0) return EBB_OK;
+    if (!fits) {
+        s->found = true;
+        s->best = ladder.smallest;
+        return EBB_OK;
+    }
+    for (int i = 0; i < s->sets.count; i++) s->costs.room[i] = HUGE_VAL;
+    for (int i = 0; i < ladder.count; i++)
+        if (!isnan(ladder.room[i][s->prefetch]))
+            s->costs.room[ladder.set[i]] = ladder.room[i][s->prefetch];
+    memset(s->costs.late, 0, sizeof s->costs.late);
+    s->tried_count = 0;
+    s->entries = 0;
+    EBB_TRY(try_mix(s, s->written.mix));
+    return try_mixes(s);
 }
 
 /* ---- in words ---- */
@@ -472,6 +557,7 @@ static enum ebb_status take_best(struct searcher *s)
     if (!s->best_stands) {
         EBB_TRY(write_mix(s, &s->best.mix));
         EBB_TRY(ebb_program_order(s->plan->programs[EBB_PROGRAM_TRAIN]));
+        EBB_TRY(forecast(s, &s->forecast));
     }
     s->plan->forecast = s->forecast;
     s->plan->rung = 1;
@@ -506,7 +592,7 @@ static enum ebb_status search(struct searcher *s)
     }
     EBB_TRY(measure_slots(s, keep_seconds));
     EBB_TRY(try_mixes(s));
-    EBB_TRY(try_without_prefetch(s));
+    EBB_TRY(s->found ? try_without_prefetch(s) : try_ladder(s));
     return s->found ? take_best(s) : EBB_OK;
 }
 

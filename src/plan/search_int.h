@@ -14,6 +14,8 @@
  *      the estimates.
  *   4. 3 is repeated until no mix that was not tried is better by estimate than the best of those
  *      that were by forecast, or so much has been written that looking on is not worth it.
+ *   5. if none fits, the ladder's steps are written one by one, and mixes of them are tried; if no
+ *      step fits, the smallest of them is the plan.
  * How much is counted in entries of programs, not in time: the same request always gets the same
  * plan.
  * SPDX-License-Identifier: Apache-2.0 */
@@ -37,9 +39,9 @@ bool ebb_plan_moves_in(const struct ebb_plan *plan);
 
 /* ---- search.c ---- */
 
-/* Puts the best policies into the plan, with TRAIN written and ordered for them, and the forecasts.
- * *found false: there are no rates, or the keys leave nothing to search, or nothing was found that
- * fits; the ladder is to decide. */
+/* Puts the best policies into the plan, with TRAIN written and ordered for them, and the forecasts;
+ * the smallest of the ladder where none fits. *found false: there are no rates, or the keys leave
+ * nothing to search, and the ladder is to decide. */
 enum ebb_status ebb_plan_search(struct ebb_ctx *ctx, struct ebb_plan *plan, bool *found);
 /* Forecasts of an ordered plan that the ladder chose; not known without rates. */
 enum ebb_status ebb_plan_forecast(struct ebb_ctx *ctx, struct ebb_plan *plan);

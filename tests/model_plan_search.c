@@ -1,0 +1,398 @@
+/* The search for policies: beside every table of a small model, within its budgets, never slower
+ * with more memory, and quick for a deep one.
+ *
+ * Nothing runs here: plans are written and forecast. Rates are made up, so that a layer's work and
+ * its moves stand in a ratio that each case chooses.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "model_test.h"
+
+#include <math.h>
+#include <time.h>
+
+#include "model/decoder.h"
+
+enum { LAYERS = 4, TOKENS = 512, SETS = 5, MORE_TABLES = 400, DEEP = 80 };
+
+/* A decoder that can be planned. */
+struct planned {
+    struct room *room;
+    struct ebb_model_config *config;
+    struct ebb_weight_list weights;
+    struct ebb_adapter_config adapter;
+    struct ebb_net *net;
+    struct ebb_plan_request request;
+    struct ebb_rates rates;
+};
+
+static void open_planned(struct room *room, int layers, int width, int ffn, int vocab,
+                         int64_t tokens, int64_t tile, struct planned *p)
+{
+    static char targets[][16] = {"q_proj",    "k_proj",  "v_proj",   "o_proj",
+                                 "gate_proj", "up_proj", "down_proj"};
+    char text[600], path[256];
+    memset(p, 0, sizeof *p);
+    p->room = room;
+    snprintf(text, sizeof text,
+             "{\"architectures\": [\"LlamaForCausalLM\"], \"hidden_size\": %d, "
+             "\"intermediate_size\": %d, \"num_hidden_layers\": %d, \"num_attention_heads\": %d, "
+             "\"num_key_value_heads\": %d, \"vocab_size\": %d, \"max_position_embeddings\": 32768, "
+             "\"rms_norm_eps\": 1e-05, \"rope_theta\": 10000.0, \"hidden_act\": \"silu\", "
+             "\"tie_word_embeddings\": false, \"torch_dtype\": \"bfloat16\"}",
+             width, ffn, layers, width / 16 < 8 ? 4 : width / 128, width / 16 < 8 ? 2 : 4, vocab);
+    room_write(room, "config.json", text, strlen(text));
+    ROOM_OK(room, ebb_model_config_load_file(room->ctx, room_path(room, "config.json", path),
+                                             &p->config));
+    ROOM_OK(room, ebb_weight_list_create(room->ctx, p->config, &p->weights));
+    p->adapter.rank = 8;
+    p->adapter.alpha = 16;
+    p->adapter.target_count = (int)(sizeof targets / sizeof targets[0]);
+    for (int i = 0; i < p->adapter.target_count; i++) p->adapter.targets[i] = targets[i];
+    struct ebb_plan_request *r = &p->request;
+    r->capacity = (struct ebb_capacity){.tokens = tokens, .docs = 1, .doc_tokens = tokens};
+    struct ebb_decoder_options options = {.storage = EBB_BF16,
+                                          .train = true,
+                                          .adapter = &p->adapter,
+                                          .capacity = r->capacity,
+                                          .host_rows = true};
+    ROOM_OK(room,
+            ebb_decoder_create(room->ctx, p->config, &p->weights, &options, &p->net));
+    r->net = p->net;
+    r->numerics = (struct ebb_numerics){.storage = EBB_BF16,
+                                        .tile_tokens = tile,
+                                        .head_chunk = 128,
+                                        .threads = 1,
+                                        .backend = "cpu",
+                                        .attention = {.deterministic = true}};
+    const struct ebb_op_target target = ebb_numerics_target(&r->numerics);
+    ROOM_OK(room, ebb_matmul_lib_create(room->ctx, &target, &r->matmul));
+    r->optimizer = (struct ebb_optimizer_keys){.beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8};
+    r->programs[EBB_PROGRAM_TRAIN] = r->programs[EBB_PROGRAM_UPDATE] = true;
+    r->streams = true;
+    r->rates = &p->rates;
+}
+
+static void close_planned(struct planned *p)
+{
+    ebb_matmul_lib_free(p->request.matmul);
+    ebb_decoder_free(p->room->ctx, p->net);
+    ebb_weight_list_free(p->room->ctx, &p->weights);
+    ebb_model_config_free(p->room->ctx, p->config);
+}
+
+static struct ebb_plan *make_plan(const struct planned *p, const struct ebb_plan_request *request)
+{
+    struct ebb_plan *plan;
+    ROOM_OK(p->room, ebb_plan_create(p->room->ctx, request, &plan));
+    assert_true(plan->forecast.known && plan->unlimited.known);
+    return plan;
+}
+
+/* Products and attention at a flop a picosecond, memory at 3 TB/s; a move of a byte takes `link`
+ * seconds. */
+static void set_rates(struct planned *p, double link)
+{
+    for (int i = 0; i < EBB_COST_COUNT; i++)
+        p->rates.costs[i] = (struct ebb_cost){1e-9, 1 / 3e12, 1e-12};
+    p->rates.costs[EBB_COST_COPY_OUT].byte = p->rates.costs[EBB_COST_COPY_IN].byte = link;
+}
+
+/* ---- every table ----------------------------------------------------------------------------- */
+
+/* Seconds of a byte that moves: hardly any, as long as work, and longer. */
+static const double links[] = {1e-14, 3e-10, 3e-9};
+static const char *const link_names[] = {"cheap moves", "moves as long as work", "dear moves"};
+enum { LINKS = 3 };
+
+struct table {
+    double seconds[LINKS];
+    int64_t device, host;
+};
+
+/* Policies of x, qkv, o, x2, gate_up. */
+static const char *const sets[SETS] = {"kkkkk", "kkkkr", "khhkr", "hrhrr", "krkrr"};
+
+static enum ebb_policy policy_of(char letter)
+{
+    return letter == 'k' ? EBB_POLICY_KEEP : letter == 'h' ? EBB_POLICY_HOST : EBB_POLICY_RECOMPUTE;
+}
+
+static void write_table(struct planned *p, const char policies[LAYERS][6], struct table *table)
+{
+    struct ebb_policy_rule rules[LAYERS * EBB_SLOTS];
+    struct ebb_plan_request request = p->request;
+    struct ebb_plan *plan;
+    struct ebb_forecast forecast;
+    const int32_t starts[] = {0, TOKENS};
+    const struct ebb_forecast_load load = {1, TOKENS, 1, starts};
+    int64_t count = 0;
+    for (int layer = 0; layer < LAYERS; layer++)
+        for (int slot = 0; slot < p->net->slot_count; slot++)
+            rules[count++] = (struct ebb_policy_rule){.first = layer,
+                                                      .last = layer,
+                                                      .slot = slot,
+                                                      .policy = policy_of(policies[layer][slot])};
+    request.memory.rules = rules;
+    request.memory.rule_count = count;
+    request.rates = NULL;
+    ROOM_OK(p->room, ebb_plan_create(p->room->ctx, &request, &plan));
+    table->device = plan->device_bytes;
+    table->host = plan->host_bytes;
+    for (int i = 0; i < LINKS; i++) {
+        set_rates(p, links[i]);
+        ROOM_OK(p->room, ebb_forecast_step(p->room->ctx, plan, &p->rates, &load, &forecast));
+        table->seconds[i] = forecast.seconds;
+    }
+    ebb_plan_free(p->room->ctx, plan);
+}
+
+/* All tables of the sets above, and some of any policies whatever. The caller frees. */
+static struct table *write_tables(struct planned *p, int *count)
+{
+    int all = 1;
+    uint32_t random = 12345;
+    char policies[LAYERS][6] = {{0}};
+    for (int layer = 0; layer < LAYERS; layer++) all *= SETS;
+    struct table *tables = (struct table *)calloc((size_t)(all + MORE_TABLES), sizeof *tables);
+    assert_non_null(tables);
+    for (int i = 0; i < all; i++) {
+        for (int layer = 0, rest = i; layer < LAYERS; layer++, rest /= SETS)
+            memcpy(policies[layer], sets[rest % SETS], 6);
+        write_table(p, (const char(*)[6])policies, &tables[i]);
+    }
+    for (int i = 0; i < MORE_TABLES; i++) {
+        for (int layer = 0; layer < LAYERS; layer++)
+            for (int slot = 0; slot < 5; slot++) {
+                random = random * 1664525u + 1013904223u;
+                policies[layer][slot] = "khr"[(random >> 16) % 3];
+            }
+        write_table(p, (const char(*)[6])policies, &tables[all + i]);
+    }
+    *count = all + MORE_TABLES;
+    return tables;
+}
+
+/* The least time of those that fit; HUGE_VAL: none does. */
+static double best_of(const struct table *tables, int count, int link, int64_t device, int64_t host)
+{
+    double best = HUGE_VAL;
+    for (int i = 0; i < count; i++)
+        if (tables[i].device <= device && (host == 0 || tables[i].host <= host))
+            best = fmin(best, tables[i].seconds[link]);
+    return best;
+}
+
+static void expect_within_budgets(const struct ebb_plan *plan)
+{
+    const struct ebb_plan_request *request = &plan->request;
+    assert_true(plan->fits);
+    assert_true(plan->total_bytes <= request->device_budget);
+    if (request->host_budget > 0) assert_true(plan->host_bytes <= request->host_budget);
+}
+
+/* Budgets from the least to the most that tables take. */
+static void compare_at_budgets(struct planned *p, const struct table *tables, int count, int link,
+                               int64_t host)
+{
+    enum { BUDGETS = 9 };
+    int64_t least = INT64_MAX, most = 0;
+    double worst = -1, last = HUGE_VAL;
+    for (int i = 0; i < count; i++) {
+        if (host == 0 || tables[i].host <= host)
+            least = tables[i].device < least ? tables[i].device : least;
+        most = tables[i].device > most ? tables[i].device : most;
+    }
+    set_rates(p, links[link]);
+    for (int i = 0; i < BUDGETS; i++) {
+        struct ebb_plan_request request = p->request;
+        request.device_budget = least + (most - least) * i / (BUDGETS - 1);
+        request.host_budget = host;
+        double best = best_of(tables, count, link, request.device_budget, host);
+        struct ebb_plan *plan = make_plan(p, &request);
+        expect_within_budgets(plan);
+        if (plan->forecast.seconds > 1.03 * best || plan->forecast.seconds > 1.001 * last)
+            fail_msg("%s, budget %lld: %.6g s (%s); the best table takes %.6g s, with less memory "
+                     "it were %.6g s",
+                     link_names[link], (long long)request.device_budget, plan->forecast.seconds,
+                     plan->what, best, last);
+        worst = fmax(worst, plan->forecast.seconds / best - 1);
+        last = fmin(last, plan->forecast.seconds);
+        ebb_plan_free(p->room->ctx, plan);
+    }
+    print_message("%s, %lld bytes of host: at most %.2f %% above the best table\n",
+                  link_names[link], (long long)host, 100 * worst);
+}
+
+static void the_search_does_as_well_as_trying_all_tables(void **state)
+{
+    struct planned p;
+    int count;
+    open_planned(*state, LAYERS, 64, 192, 256, TOKENS, 128, &p);
+    struct table *tables = write_tables(&p, &count);
+    int64_t most = 0;
+    for (int i = 0; i < count; i++) most = tables[i].host > most ? tables[i].host : most;
+    for (int link = 0; link < LINKS; link++) {
+        compare_at_budgets(&p, tables, count, link, 0);
+        compare_at_budgets(&p, tables, count, link, most / 4);
+    }
+    free(tables);
+    close_planned(&p);
+}
+
+/* ---- what else holds ------------------------------------------------------------------------- */
+
+static void what_fits_stays_on_the_device(void **state)
+{
+    struct planned p;
+    open_planned(*state, LAYERS, 64, 192, 256, TOKENS, 128, &p);
+    set_rates(&p, 1e-12);
+    struct ebb_plan_request request = p.request;
+    struct ebb_plan *plan = make_plan(&p, &request);
+    assert_int_equal(plan->rung, 0);
+    assert_string_equal(plan->what, "everything stays on the device");
+    assert_true(plan->forecast.seconds == plan->unlimited.seconds);
+    request.device_budget = plan->device_bytes;
+    ebb_plan_free(p.room->ctx, plan);
+    plan = make_plan(&p, &request);
+    assert_string_equal(plan->what, "everything stays on the device");
+    ebb_plan_free(p.room->ctx, plan);
+    request.device_budget--;
+    plan = make_plan(&p, &request);
+    expect_within_budgets(plan);
+    assert_string_not_equal(plan->what, "everything stays on the device");
+    assert_int_not_equal(plan->rung, 0);
+    ebb_plan_free(p.room->ctx, plan);
+    close_planned(&p);
+}
+
+static void where_nothing_fits_the_smallest_of_the_ladder_comes_out(void **state)
+{
+    struct planned p;
+    open_planned(*state, LAYERS, 64, 192, 256, TOKENS, 128, &p);
+    set_rates(&p, 1e-12);
+    struct ebb_plan_request request = p.request;
+    request.device_budget = 1;
+    struct ebb_plan *plan = make_plan(&p, &request), *ladder;
+    request.rates = NULL;
+    ROOM_OK(p.room, ebb_plan_create(p.room->ctx, &request, &ladder));
+    assert_false(plan->fits);
+    assert_int_equal(plan->device_bytes, ladder->device_bytes);
+    assert_string_equal(plan->what, ladder->what);
+    assert_false(ladder->forecast.known);
+    ebb_plan_free(p.room->ctx, ladder);
+    ebb_plan_free(p.room->ctx, plan);
+    close_planned(&p);
+}
+
+static int slots_with(const struct ebb_plan *plan, enum ebb_policy policy, int first_slot)
+{
+    int count = 0;
+    for (int64_t layer = 0; layer < plan->policies.layers; layer++)
+        for (int slot = first_slot; slot < plan->request.net->slot_count; slot++)
+            count += plan->policies.at[layer][slot] == policy;
+    return count;
+}
+
+static void keys_by_hand_bind_the_search(void **state)
+{
+    struct planned p;
+    open_planned(*state, LAYERS, 64, 192, 256, TOKENS, 128, &p);
+    set_rates(&p, 1e-14);
+    struct ebb_plan_request request = p.request;
+    struct ebb_plan *plan = make_plan(&p, &request);
+    request.device_budget = plan->device_bytes - 1000000;
+    ebb_plan_free(p.room->ctx, plan);
+    request.memory.activation_offloading = EBB_FALSE;
+    plan = make_plan(&p, &request);
+    expect_within_budgets(plan);
+    assert_int_equal(slots_with(plan, EBB_POLICY_HOST, 0), 0);
+    ebb_plan_free(p.room->ctx, plan);
+    request.memory.activation_offloading = EBB_AUTO;
+    request.memory.gradient_checkpointing = EBB_TRUE;
+    plan = make_plan(&p, &request);
+    expect_within_budgets(plan);
+    assert_int_equal(slots_with(plan, EBB_POLICY_RECOMPUTE, 1), LAYERS * 4);
+    ebb_plan_free(p.room->ctx, plan);
+    close_planned(&p);
+}
+
+static double cpu_seconds(void)
+{
+    return (double)clock() / CLOCKS_PER_SEC;
+}
+
+/* How long one call may take, of CPU time: 0.1 s where it was written; 0 where a sanitizer or a
+ * build without optimisation says nothing. */
+static double seconds_allowed(void)
+{
+#if defined(__OPTIMIZE__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+    return 0.1;
+#else
+    return 0;
+#endif
+}
+
+static void a_deep_model_is_searched_quickly_and_always_alike(void **state)
+{
+    enum { RUNS = 4 };
+    struct planned p;
+    struct ebb_plan *plans[RUNS];
+    double quickest = HUGE_VAL, allowed = seconds_allowed();
+    open_planned(*state, DEEP, 4096, 14336, 32000, 8192, 4096, &p);
+    p.request.numerics.head_chunk = 512;
+    ebb_gpu_rates(ebb_gpu_find("H200"), EBB_BF16, &p.rates);
+    struct ebb_plan_request request = p.request;
+    request.device_budget = 60LL << 30;
+    request.host_budget = 64LL << 30;
+    for (int i = 0; i < RUNS; i++) {
+        double began = cpu_seconds();
+        plans[i] = make_plan(&p, &request);
+        quickest = fmin(quickest, cpu_seconds() - began);
+        expect_within_budgets(plans[i]);
+        assert_int_not_equal(plans[i]->rung, 0);
+        assert_string_equal(plans[i]->what, plans[0]->what);
+        assert_true(plans[i]->forecast.seconds == plans[0]->forecast.seconds);
+        for (int64_t layer = 0; layer < DEEP; layer++)
+            assert_memory_equal(plans[i]->policies.at[layer], plans[0]->policies.at[layer],
+                                (size_t)p.net->slot_count);
+    }
+    print_message("%d layers: %.0f ms of CPU time (%s)\n", DEEP, 1e3 * quickest, plans[0]->what);
+    if (allowed > 0 && quickest > allowed)
+        fail_msg("the search took %.0f ms, %.0f are allowed", 1e3 * quickest, 1e3 * allowed);
+    for (int i = 0; i < RUNS; i++) ebb_plan_free(p.room->ctx, plans[i]);
+    close_planned(&p);
+}
+
+/* More memory never makes a plan slower, by more than a thousandth. */
+static void more_memory_never_costs_time(void **state)
+{
+    struct planned p;
+    double last = HUGE_VAL;
+    open_planned(*state, 32, 4096, 14336, 32000, 8192, 4096, &p);
+    p.request.numerics.head_chunk = 512;
+    ebb_gpu_rates(ebb_gpu_find("H200"), EBB_BF16, &p.rates);
+    for (int64_t gib = 20; gib <= 48; gib += 2) {
+        struct ebb_plan_request request = p.request;
+        request.device_budget = gib << 30;
+        struct ebb_plan *plan = make_plan(&p, &request);
+        expect_within_budgets(plan);
+        if (plan->forecast.seconds > 1.001 * last)
+            fail_msg("%lld GiB: %.5f s (%s), with less it were %.5f s", (long long)gib,
+                     plan->forecast.seconds, plan->what, last);
+        last = fmin(last, plan->forecast.seconds);
+        ebb_plan_free(p.room->ctx, plan);
+    }
+    close_planned(&p);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        ROOM_CASE(what_fits_stays_on_the_device),
+        ROOM_CASE(where_nothing_fits_the_smallest_of_the_ladder_comes_out),
+        ROOM_CASE(keys_by_hand_bind_the_search),
+        ROOM_CASE(the_search_does_as_well_as_trying_all_tables),
+        ROOM_CASE(a_deep_model_is_searched_quickly_and_always_alike),
+        ROOM_CASE(more_memory_never_costs_time),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
