@@ -189,11 +189,11 @@ static void expect_within_budgets(const struct ebb_plan *plan)
     if (request->host_budget > 0) assert_true(plan->host_bytes <= request->host_budget);
 }
 
-/* Budgets from the least to the most that tables take. */
+/* Budgets from the least to the most that tables take. (At the least, the ladder decides.) */
 static void compare_at_budgets(struct planned *p, const struct table *tables, int count, int link,
                                int64_t host)
 {
-    enum { BUDGETS = 9 };
+    enum { BUDGETS = 16 };
     int64_t least = INT64_MAX, most = 0;
     double worst = -1, last = HUGE_VAL;
     for (int i = 0; i < count; i++) {
@@ -202,7 +202,7 @@ static void compare_at_budgets(struct planned *p, const struct table *tables, in
         most = tables[i].device > most ? tables[i].device : most;
     }
     set_rates(p, links[link]);
-    for (int i = 0; i < BUDGETS; i++) {
+    for (int i = 1; i < BUDGETS; i++) {
         struct ebb_plan_request request = p->request;
         request.device_budget = least + (most - least) * i / (BUDGETS - 1);
         request.host_budget = host;

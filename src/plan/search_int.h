@@ -64,7 +64,9 @@ enum {
     EBB_MOVES_INPUT = 2,     /* slot 0, which backward wants first */
     EBB_MOVES_ATTENTION = 4, /* attention's output */
     EBB_MOVES_TILES = 8,     /* a slot that moves tile by tile */
-    EBB_MOVES_KINDS = 16
+    /* Backward of the tiled half begins with making its first slot again, from what moves. */
+    EBB_MOVES_NEEDED = 16,
+    EBB_MOVES_KINDS = 32
 };
 
 struct ebb_mix {
@@ -88,7 +90,7 @@ struct ebb_mix_costs {
      * follows attention in backward. */
     double forward_tiles, backward_tiles, backward_lead;
     double tiles;
-    int attention; /* the slot of its output: the last that is not tiled */
+    int attention; /* the slot of its output: the last that is not tiled, the tiled ones follow */
     double device, host;           /* bytes beside the saved slots */
     double host_input; /* learned: host bytes more where the first layer's input moves, which may
                           have a home already */

@@ -100,6 +100,10 @@ unsigned ebb_set_moves(const struct ebb_mix_costs *costs, const struct ebb_set *
         if (slot == costs->attention) moves |= EBB_MOVES_ATTENTION;
         if (costs->net->slots[slot].tiled) moves |= EBB_MOVES_TILES;
     }
+    int first = costs->attention + 1;
+    if (moves != 0 && first < costs->net->slot_count &&
+        set->policy[first] == EBB_POLICY_RECOMPUTE)
+        moves |= EBB_MOVES_NEEDED;
     return moves;
 }
 
