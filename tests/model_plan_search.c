@@ -54,8 +54,7 @@ static void open_planned(struct room *room, int layers, int width, int ffn, int 
                                           .adapter = &p->adapter,
                                           .capacity = r->capacity,
                                           .host_rows = true};
-    ROOM_OK(room,
-            ebb_decoder_create(room->ctx, p->config, &p->weights, &options, &p->net));
+    ROOM_OK(room, ebb_decoder_create(room->ctx, p->config, &p->weights, &options, &p->net));
     r->net = p->net;
     r->numerics = (struct ebb_numerics){.storage = EBB_BF16,
                                         .tile_tokens = tile,

@@ -44,9 +44,9 @@ struct ebb_plan_request {
 };
 
 struct ebb_plan {
-    struct ebb_plan_request request;                 /* as asked */
-    struct ebb_policies policies;                    /* as chosen */
-    const char *what; /* the choice in words: a constant, or `words` */
+    struct ebb_plan_request request; /* as asked */
+    struct ebb_policies policies;    /* as chosen */
+    const char *what;                /* the choice in words: a constant, or `words` */
     char words[320];
     int rung; /* 0: no other choice takes less time; with more memory, others might be faster */
     struct ebb_program *programs[EBB_PROGRAM_COUNT]; /* NULL where not wanted */
@@ -63,10 +63,10 @@ struct ebb_plan {
     struct ebb_forecast unlimited; /* of the plan in which everything stays on the device */
 };
 
-/* With rates, makes the plan that is searched out (plan/search_int.h) as the one whose step takes the
- * least time by forecast; without, the first of the ladder (plan/policy.h) that fits. If none fits,
- * returns EBB_OK with fits false and the smallest of the ladder: the caller says what to change. The
- * caller frees. */
+/* With rates, makes the plan whose step takes the least time by forecast, as far as a search finds
+ * it (plan/search_int.h); without, the first of the ladder (plan/policy.h) that fits. If none fits,
+ * returns EBB_OK with fits false and the smallest of the ladder: the caller says what to change.
+ * The caller frees. */
 enum ebb_status ebb_plan_create(struct ebb_ctx *ctx, const struct ebb_plan_request *request,
                                 struct ebb_plan **plan);
 void ebb_plan_free(struct ebb_ctx *ctx, struct ebb_plan *plan); /* accepts NULL */

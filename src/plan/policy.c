@@ -3,8 +3,8 @@
  * The ladder is ordered by what each step costs in time: first what is made again cheaply
  * (gate_up: a norm and a product, x2: one product), then moves that hide behind the work, then
  * attention, which is dear at long contexts, then layers passed forward twice. Measured: at 32,768
- * tokens x and o in host memory are a tenth faster than x alone. (A search by measured rates is to
- * replace it behind the same interface.)
+ * tokens x and o in host memory are a tenth faster than x alone. Where rates are known, the search
+ * (plan/search_int.h) decides instead, and the ladder only where hardly anything fits.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "plan/policy.h"
 

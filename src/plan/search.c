@@ -89,13 +89,11 @@ static void learn_bytes(struct searcher *s, const struct ebb_mix *mix)
     int at = ebb_mix_peak(&s->costs, &s->sets, mix, &estimate);
     for (int i = mix->ranges - 1; exact > estimate && s->known[mix->set[at]] && i >= 0; i--)
         if (!s->known[mix->set[i]]) at = i;
-    for (int i = 0; i <= at; i++)
-        saved += (double)mix->layers[i] * s->sets.at[mix->set[i]].device;
+    for (int i = 0; i <= at; i++) saved += (double)mix->layers[i] * s->sets.at[mix->set[i]].device;
     s->costs.room[mix->set[at]] = exact - s->costs.device - saved;
     s->known[mix->set[at]] = true;
     if (s->sets.at[mix->set[0]].policy[0] == EBB_POLICY_HOST)
-        s->costs.host_input +=
-            (double)s->plan->host_bytes - ebb_mix_host(&s->costs, &s->sets, mix);
+        s->costs.host_input += (double)s->plan->host_bytes - ebb_mix_host(&s->costs, &s->sets, mix);
 }
 
 static enum ebb_status forecast(struct searcher *s, struct ebb_forecast *out)
@@ -146,8 +144,7 @@ static void set_sizes(struct searcher *s)
 
 /* Writes the plan that makes one slot again (slot 0: on every second layer) and keeps the others:
  * seconds a layer, and bytes beside the saved slots. */
-static enum ebb_status measure_slot(struct searcher *s, int slot, double keep_seconds,
-                                    double *room)
+static enum ebb_status measure_slot(struct searcher *s, int slot, double keep_seconds, double *room)
 {
     struct ebb_forecast f;
     double layers = (double)(slot == 0 ? s->costs.layers / 2 : s->costs.layers), saved = 0;
@@ -239,12 +236,10 @@ static int64_t layers_for(double bytes, double each, int64_t at_most)
 static bool shrink(const struct searcher *s, struct ebb_mix *mix)
 {
     const struct ebb_plan_request *request = &s->plan->request;
-    double over = request->device_budget > 0
-                      ? (double)(s->plan->total_bytes - request->device_budget)
-                      : 0;
+    double over =
+        request->device_budget > 0 ? (double)(s->plan->total_bytes - request->device_budget) : 0;
     for (int i = mix->ranges - 1; over > 0 && i > 0; i--) {
-        double each =
-            s->sets.at[mix->set[i]].device - s->sets.at[mix->set[i - 1]].device;
+        double each = s->sets.at[mix->set[i]].device - s->sets.at[mix->set[i - 1]].device;
         if (each <= 0) continue;
         ebb_mix_shift(mix, i, i - 1, layers_for(over, each, mix->layers[i]));
         return true;
@@ -387,8 +382,7 @@ static int set_of_step(const struct searcher *s, const struct ebb_policies *step
 {
     struct ebb_set set = {.every = 1};
     memcpy(set.policy, step->at[0], (size_t)s->net->slot_count);
-    while (set.every < 4 && set.every < step->layers &&
-           step->at[set.every][0] != step->at[0][0])
+    while (set.every < 4 && set.every < step->layers && step->at[set.every][0] != step->at[0][0])
         set.every *= 2;
     return find_set(s, &set);
 }
@@ -490,8 +484,8 @@ static enum ebb_status describe(const struct searcher *s, struct ebb_str *out)
         else if (last == first)
             EBB_TRY(ebb_str_addf(s->ctx, out, "layer %lld:", (long long)first));
         else
-            EBB_TRY(ebb_str_addf(s->ctx, out, "layers %lld-%lld:", (long long)first,
-                                 (long long)last));
+            EBB_TRY(
+                ebb_str_addf(s->ctx, out, "layers %lld-%lld:", (long long)first, (long long)last));
         EBB_TRY(add_slots(s, set, EBB_POLICY_HOST, " host ", out));
         EBB_TRY(add_slots(s, set, EBB_POLICY_KEEP,
                           ebb_set_moves(&s->costs, set) != 0 ? ", keep " : " keep ", out));
@@ -586,8 +580,8 @@ static enum ebb_status search(struct searcher *s)
         s->found = true;
         plan->forecast = plan->unlimited;
         plan->rung = 0;
-        s->best.mix = (struct ebb_mix){.ranges = 1, .set = {find_set(s, &keep)},
-                                       .layers = {s->net->layers}};
+        s->best.mix =
+            (struct ebb_mix){.ranges = 1, .set = {find_set(s, &keep)}, .layers = {s->net->layers}};
         return name_choice(s);
     }
     EBB_TRY(measure_slots(s, keep_seconds));
@@ -627,9 +621,9 @@ enum ebb_status ebb_plan_forecast(struct ebb_ctx *ctx, struct ebb_plan *plan)
     int32_t *starts = NULL;
     if (!request->rates || !request->programs[EBB_PROGRAM_TRAIN]) return EBB_OK;
     if (!request->load) EBB_TRY(load_at_capacity(ctx, &request->capacity, &load, &starts));
-    enum ebb_status status = ebb_forecast_step(ctx, plan, request->rates,
-                                               request->load ? request->load : &load,
-                                               &plan->forecast);
+    enum ebb_status status =
+        ebb_forecast_step(ctx, plan, request->rates, request->load ? request->load : &load,
+                          &plan->forecast);
     ebb_mem_free(ctx, starts);
     return status;
 }

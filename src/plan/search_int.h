@@ -80,20 +80,20 @@ struct ebb_mix {
 struct ebb_mix_costs {
     const struct ebb_net *net;
     int64_t layers;
-    double keep_seconds;           /* of the step in which everything stays */
-    double again[EBB_SLOTS];       /* making a slot again; slot 0: the second half of the layer
-                                      below, whose other slots are there */
-    double bytes[EBB_SLOTS];       /* of a slot */
+    double keep_seconds;     /* of the step in which everything stays */
+    double again[EBB_SLOTS]; /* making a slot again; slot 0: the second half of the layer
+                                below, whose other slots are there */
+    double bytes[EBB_SLOTS]; /* of a slot */
     double out[EBB_SLOTS], in[EBB_SLOTS]; /* moving it */
-    double forward; /* of a layer that keeps everything */
+    double forward;                       /* of a layer that keeps everything */
     /* Its halves that run tile by tile, with what lies between attention and the output; and what
      * follows attention in backward. */
     double forward_tiles, backward_tiles, backward_lead;
     double tiles;
     int attention; /* the slot of its output: the last that is not tiled, the tiled ones follow */
-    double device, host;           /* bytes beside the saved slots */
-    double host_input; /* learned: host bytes more where the first layer's input moves, which may
-                          have a home already */
+    double device, host; /* bytes beside the saved slots */
+    double host_input;   /* learned: host bytes more where the first layer's input moves, which may
+                            have a home already */
     double device_budget, host_budget; /* for all bytes; HUGE_VAL: none */
     /* Learned: seconds that a layer waits for its moves beyond what is estimated, by
      * ebb_set_moves. */

@@ -47,9 +47,9 @@ void ebb_sets_list(const struct ebb_net *net, const struct ebb_memory_keys *keys
 
 /* What the moves and the remaking of a set come to in a layer. */
 struct set_work {
-    double again, again_in_tiles;      /* seconds of COMPUTE; in the tiled half */
-    double out, out_tiles;             /* of OUT; of what leaves in the tiled half */
-    double in_whole, in_tiles;         /* of IN: what comes in whole, and tile by tile */
+    double again, again_in_tiles; /* seconds of COMPUTE; in the tiled half */
+    double out, out_tiles;        /* of OUT; of what leaves in the tiled half */
+    double in_whole, in_tiles;    /* of IN: what comes in whole, and tile by tile */
 };
 
 /* A layer's input that was not saved comes from passing the layer below forward again: what that
@@ -101,8 +101,7 @@ unsigned ebb_set_moves(const struct ebb_mix_costs *costs, const struct ebb_set *
         if (costs->net->slots[slot].tiled) moves |= EBB_MOVES_TILES;
     }
     int first = costs->attention + 1;
-    if (moves != 0 && first < costs->net->slot_count &&
-        set->policy[first] == EBB_POLICY_RECOMPUTE)
+    if (moves != 0 && first < costs->net->slot_count && set->policy[first] == EBB_POLICY_RECOMPUTE)
         moves |= EBB_MOVES_NEEDED;
     return moves;
 }
@@ -166,8 +165,7 @@ static bool fits(const struct ebb_mix_costs *costs, const struct ebb_sets *sets,
 {
     double device;
     ebb_mix_peak(costs, sets, mix, &device);
-    return device <= costs->device_budget &&
-           ebb_mix_host(costs, sets, mix) <= costs->host_budget;
+    return device <= costs->device_budget && ebb_mix_host(costs, sets, mix) <= costs->host_budget;
 }
 
 /* Device bytes while backward is in the last range. */

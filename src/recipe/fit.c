@@ -53,6 +53,38 @@ static enum ebb_status add_slots(const struct ebb_setup *setup, const struct ebb
     return ebb_str_addf(setup->ctx, out, "\n");
 }
 
+/* The end of the layers from `first` on of which every k-th is as it is and the others as the next
+ * one; *every 1: they are all alike. */
+static int64_t stretch_end(const struct ebb_plan *plan, const struct ebb_net *net, int64_t first,
+                           int64_t *every)
+{
+    int64_t longest = range_end(plan, net, first);
+    *every = 1;
+    for (int64_t k = 2; k <= 4; k *= 2) {
+        int64_t end = first + 1;
+        while (end < net->layers &&
+               same_policies(plan, net, end, (end - first) % k == 0 ? first : first + 1))
+            end++;
+        if (end <= longest || end - first <= k) continue;
+        longest = end;
+        *every = k;
+    }
+    return longest;
+}
+
+static enum ebb_status add_stretch(const struct ebb_setup *setup, const struct ebb_plan *plan,
+                                   const struct ebb_net *net, int64_t first, int64_t end,
+                                   int64_t every, struct ebb_str *out)
+{
+    char name[96];
+    snprintf(name, sizeof name, "layers %lld, %lld, ... %lld", (long long)first,
+             (long long)(first + every), (long long)(first + (end - 1 - first) / every * every));
+    EBB_TRY(ebb_str_addf(setup->ctx, out, "%-22s", name));
+    EBB_TRY(add_slots(setup, plan, net, first, out));
+    EBB_TRY(ebb_str_addf(setup->ctx, out, "%-22s", "  layers between"));
+    return add_slots(setup, plan, net, first + 1, out);
+}
+
 static enum ebb_status add_policies(const struct ebb_setup *setup, const struct ebb_plan *plan,
                                     const struct ebb_net *net, struct ebb_str *out)
 {
@@ -68,8 +100,13 @@ static enum ebb_status add_policies(const struct ebb_setup *setup, const struct 
         EBB_TRY(add_slots(setup, plan, net, layer, out));
     }
     for (int64_t first = 0; period == 0 && first < net->layers;) {
-        int64_t end = range_end(plan, net, first);
+        int64_t every, end = stretch_end(plan, net, first, &every);
         char name[64];
+        if (every > 1) {
+            EBB_TRY(add_stretch(setup, plan, net, first, end, every, out));
+            first = end;
+            continue;
+        }
         if (end - first == 1)
             snprintf(name, sizeof name, "layer %lld", (long long)first);
         else
