@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-#include "plan/forecast.h"
+#include "plan/plan.h"
 
 /* Every op takes OP, every copy out OUT and in IN, whatever its size; GAP before each op, HOST
  * around each run. */

@@ -639,17 +639,48 @@ static enum ebb_status fail_device(const struct ebb_setup *setup, const struct e
     return status;
 }
 
+/* How near a host budget comes to the least one: 1/64, at least what is printed. */
+static int64_t host_grain(int64_t bytes)
+{
+    const int64_t printed = bytes < (int64_t)16 << 20 ? 1024 : 1 << 20;
+    return bytes / 64 > printed ? bytes / 64 : printed;
+}
+
+/* A host budget that is enough, whatever its plan, between the one that is not and `high`, which
+ * is. */
+static enum ebb_status least_host(const struct ebb_setup *setup, int64_t high, int64_t *least)
+{
+    struct ebb_engine_request request = setup->request;
+    int64_t low = request.host_budget;
+    request.numerics = NULL;
+    *least = high;
+    while (*least - low > host_grain(*least)) {
+        struct ebb_engine *engine = NULL;
+        request.host_budget = low + (*least - low) / 2;
+        EBB_TRY(ebb_engine_create(setup->ctx, &request, &engine));
+        const struct ebb_plan *plan = ebb_engine_plan(engine);
+        if (plan->fits)
+            *least = plan->host_bytes;
+        else
+            low = request.host_budget;
+        ebb_engine_free(engine);
+    }
+    return EBB_OK;
+}
+
 static enum ebb_status fail_host(const struct ebb_setup *setup, const struct ebb_plan *plan)
 {
     char needs[SIZE_TEXT], has[SIZE_TEXT], would[SIZE_TEXT];
-    ebb_text_bytes_apart(plan->host_bytes, setup->request.host_budget, needs, has, SIZE_TEXT);
+    int64_t least;
+    EBB_TRY(least_host(setup, plan->host_bytes, &least));
+    ebb_text_bytes_apart(least, setup->request.host_budget, needs, has, SIZE_TEXT);
     return EBB_FAIL(setup->ctx, EBB_DOES_NOT_FIT,
                     "run does not fit: it needs %s of host memory for what moves, "
                     "host_memory_budget is %s\n"
                     "where: %s\n"
                     "try:   host_memory_budget: %s, or a larger memory_budget, so that less moves",
                     needs, has, ebb_options_where(setup->options, "host_memory_budget"),
-                    enough(plan->host_bytes, would));
+                    enough(least, would));
 }
 
 bool ebb_fit_holds(const struct ebb_setup *setup, const struct ebb_engine *engine)

@@ -5,8 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "recipe/machine.h"
-
 enum { PLACES = 16 };
 
 static void add_step(struct ebb_step_forecast *sum, const struct ebb_forecast *one, double share)
@@ -142,27 +140,12 @@ static enum ebb_status forecast_kept(const struct ebb_setup *setup, struct ebb_o
     return status;
 }
 
-static enum ebb_status find_rates(const struct ebb_setup *setup, struct ebb_outlook *outlook,
-                                  bool *found)
-{
-    const struct ebb_engine_request *request = &setup->request;
-    const struct ebb_machine machine = {.env = setup->env,
-                                        .backend = request->backend,
-                                        .storage = request->storage,
-                                        .threads = request->threads};
-    *found = setup->gpu != NULL;
-    if (!setup->gpu) return ebb_machine_rates(setup->ctx, &machine, &outlook->rates, found);
-    ebb_gpu_rates(setup->gpu, request->storage, &outlook->rates);
-    return EBB_OK;
-}
-
 enum ebb_status ebb_outlook_step(const struct ebb_setup *setup, const struct ebb_engine *engine,
                                  struct ebb_outlook *outlook)
 {
-    bool found;
     memset(outlook, 0, sizeof *outlook);
-    EBB_TRY(find_rates(setup, outlook, &found));
-    if (!found) return EBB_OK;
+    if (setup->request.rates == NULL) return EBB_OK;
+    outlook->rates = *setup->request.rates;
     EBB_TRY(ebb_forecast_run(setup, ebb_engine_plan(engine), &outlook->rates, &outlook->step));
     outlook->known = outlook->step.step.known;
     return EBB_OK;

@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "recipe/dpo.h"
+#include "recipe/machine.h"
 #include "recipe/survey.h"
 
 static bool holds(struct ebb_ctx *ctx, const char *dir, const char *name, enum ebb_status *status)
@@ -131,6 +132,23 @@ static enum ebb_status find_gpu(struct ebb_setup *setup)
                           setup->config->gpu, ebb_options_where(setup->options, "gpu"), names.data);
     ebb_str_free(setup->ctx, &names);
     return status;
+}
+
+/* What work costs there: the plan is searched by it, and its steps are forecast. */
+static enum ebb_status find_rates(struct ebb_setup *setup)
+{
+    struct ebb_engine_request *request = &setup->request;
+    const struct ebb_machine machine = {.env = setup->env,
+                                        .backend = request->backend,
+                                        .storage = request->storage,
+                                        .threads = request->threads};
+    bool found = setup->gpu != NULL;
+    if (setup->gpu)
+        ebb_gpu_rates(setup->gpu, request->storage, &setup->rates);
+    else
+        EBB_TRY(ebb_machine_rates(setup->ctx, &machine, &setup->rates, &found));
+    if (found) request->rates = &setup->rates;
+    return EBB_OK;
 }
 
 /* Where the model runs, and what of it is a matter of taste there. */
@@ -630,6 +648,7 @@ enum ebb_status ebb_setup_training(struct ebb_setup *setup)
     const struct ebb_config *config = setup->config;
     struct ebb_engine_request *request = &setup->request;
     EBB_TRY(make_adapter(setup));
+    EBB_TRY(find_rates(setup));
     request->train = true;
     request->evaluate = setup->eval != NULL || config->eval_strategy != EBB_STRATEGY_KEY_NO;
     request->stochastic_rounding = config->stochastic_rounding;

@@ -10,7 +10,7 @@
 extern "C" {
 #endif
 
-enum { EBB_SWEEP_POINTS = 16, EBB_SWEEP_WHAT = 160 };
+enum { EBB_SWEEP_POINTS = 16, EBB_SWEEP_WHAT = 320 };
 
 struct ebb_sweep_point {
     int64_t max_length;

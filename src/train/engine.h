@@ -48,18 +48,20 @@ struct ebb_engine_request {
     struct ebb_optimizer_keys optimizer;
     struct ebb_capacity capacity;
     struct ebb_memory_keys memory;
+    const struct ebb_rates
+        *rates; /* what work costs here, for the choice of a plan; NULL: not known */
     bool streams;
-    int64_t device_budget, host_budget;  /* bytes; 0: none */
+    int64_t device_budget, host_budget; /* bytes; 0: none */
     /* GPU: device memory of the process outside the plan's, as far as it is known. */
     int64_t overhead_bytes;
     enum ebb_backend backend;
     bool deterministic;                  /* GPU: attention's backward too */
     enum ebb_attention_choice attention; /* GPU */
     const char *cache_dir;               /* GPU: where plans of attention are kept; NULL: nowhere */
-    bool planned; /* for its plan alone: no library of a GPU is loaded, and it is never opened */
-    int threads;                         /* of the CPU backend; 0: all */
-    bool profile;                        /* where a step's time goes: train/profile.h */
-    uint64_t seed;                       /* of adapter starts and dropout */
+    bool planned;  /* for its plan alone: no library of a GPU is loaded, and it is never opened */
+    int threads;   /* of the CPU backend; 0: all */
+    bool profile;  /* where a step's time goes: train/profile.h */
+    uint64_t seed; /* of adapter starts and dropout */
     double max_grad_norm;                /* 0: no clipping */
     const struct ebb_numerics *numerics; /* from a checkpoint; NULL: chosen */
     /* Torture and tests. */
@@ -145,7 +147,7 @@ struct ebb_engine_usage {
     /* Of this process, as the driver counts (ebb_device_bytes_process; -1: unknown); on the CPU the
      * pages of the device space that are really backed by memory. */
     int64_t process_device_bytes;
-    int64_t host_bytes;           /* reserved for moves and rows of embeddings */
+    int64_t host_bytes; /* reserved for moves and rows of embeddings */
     int64_t bytes_out, bytes_in;
     double stall_seconds;
     double load_seconds; /* that weights and adapter took to come into place */
