@@ -538,6 +538,7 @@ enum ebb_status ebb_fit_changes(const struct ebb_setup *setup, const struct ebb_
         if (trial == NULL) return EBB_NO_MEMORY;
         trial->request = setup->request;
         trial->request.numerics = NULL;
+        trial->request.rates = NULL; /* a search would take all of the budget: less is asked for */
         if (change_table[i](setup, trial))
             plan_trial(setup, trial, now, changes, count);
         else
