@@ -99,24 +99,28 @@ const struct ebb_gpu *ebb_gpu_find(const char *name)
 
 /* ---- rates ---- */
 
-/* One H200 in steps of Llama 3.2 1B and Qwen2.5-7B with LoRA, 2 Dec 2026: docs/PERFORMANCE.md.
- * Seconds for a call, a byte, an operation. */
+/* One H200 (driver 580.159.04), 2 Dec 2026, in seconds for a call, a byte, an operation. Products,
+ * thin products, memory-bound ops and losses: fitted to steps of Llama 3.2 1B and Qwen2.5-7B with
+ * LoRA at 8,192 and 32,768 tokens, which hold it at its power limit; the rest: what `ebb probe`
+ * measured. */
 static const struct ebb_cost reference[EBB_COST_COUNT] = {
     [EBB_COST_PRODUCT] = {24e-6, 1 / 10.69e12, 1 / 740.7e12},
     [EBB_COST_THIN] = {10.15e-6, 1 / 4.91e12, 1 / 168.4e12},
-    [EBB_COST_ATTENTION_FORWARD_64] = {50e-6, 0, 1 / 405e12},
-    [EBB_COST_ATTENTION_FORWARD_128] = {51e-6, 0, 1 / 525.6e12},
-    [EBB_COST_ATTENTION_BACKWARD_64] = {334e-6, 0, 1 / 370e12},
-    [EBB_COST_ATTENTION_BACKWARD_128] = {334e-6, 0, 1 / 485.5e12},
-    [EBB_COST_ATTENTION_FIXED_64] = {334e-6, 0, 1 / 270e12},
-    [EBB_COST_ATTENTION_FIXED_128] = {334e-6, 0, 1 / 355e12},
+    [EBB_COST_ATTENTION_FORWARD_64] = {0, 1 / 0.858e12, 1 / 408.8e12},
+    [EBB_COST_ATTENTION_FORWARD_128] = {0, 1 / 1.448e12, 1 / 568.3e12},
+    [EBB_COST_ATTENTION_BACKWARD_64] = {0, 1 / 0.461e12, 1 / 410.9e12},
+    [EBB_COST_ATTENTION_BACKWARD_128] = {0, 1 / 0.706e12, 1 / 495.6e12},
+    [EBB_COST_ATTENTION_FIXED_64] = {0, 0, 1 / 172.9e12},
+    [EBB_COST_ATTENTION_FIXED_128] = {0, 1 / 4.214e12, 1 / 287.9e12},
+    [EBB_COST_ATTENTION_PLAIN_FORWARD] = {0, 1 / 0.0999e12, 1 / 27.5e12},
+    [EBB_COST_ATTENTION_PLAIN_BACKWARD] = {1.2e-3, 0, 1 / 15.29e12},
     [EBB_COST_MEMORY] = {6.05e-6, 1 / 4.09e12, 0},
     [EBB_COST_LOSS] = {0, 1 / 2.10e12, 0},
-    [EBB_COST_OPTIMIZER] = {0.24e-6, 1 / 2.93e12, 0},
-    [EBB_COST_COPY_OUT] = {5.3e-6, 1 / 55.5e9, 0},
-    [EBB_COST_COPY_IN] = {4.6e-6, 1 / 54e9, 0},
-    [EBB_COST_GAP] = {2.5e-6, 0, 0},
-    [EBB_COST_HOST] = {0.28e-3, 1 / 45e9, 0},
+    [EBB_COST_OPTIMIZER] = {0.02e-6, 1 / 3.988e12, 0},
+    [EBB_COST_COPY_OUT] = {4.8e-6, 1 / 55.35e9, 0},
+    [EBB_COST_COPY_IN] = {5.95e-6, 1 / 51.9e9, 0},
+    [EBB_COST_GAP] = {1.42e-6, 0, 0},
+    [EBB_COST_HOST] = {0.076e-3, 1 / 35.3e9, 0},
 };
 static const char reference_name[] = "H200";
 

@@ -184,7 +184,10 @@ static enum ebb_status add_verdict(const struct ebb_setup *setup, const struct e
                          spare >= 0 ? "to spare" : "short"));
     if (host == 0) return EBB_OK;
     spare = host - plan->host_bytes;
-    return ebb_str_addf(setup->ctx, out, "host_memory_budget    %12s: %s, %s %s\n",
+    return ebb_str_addf(setup->ctx, out, "%s%12s: %s, %s %s\n",
+                        setup->host_given ? "host_memory_budget    "
+                        : setup->gpu      ? "host memory, assumed  "
+                                          : "3/4 of host, free     ",
                         ebb_text_bytes(host, budget, sizeof budget),
                         spare >= 0 ? "fits" : "does not fit",
                         ebb_text_bytes(spare >= 0 ? spare : -spare, over, sizeof over),
@@ -675,6 +678,13 @@ static enum ebb_status fail_host(const struct ebb_setup *setup, const struct ebb
     int64_t least;
     EBB_TRY(least_host(setup, plan->host_bytes, &least));
     ebb_text_bytes_apart(least, setup->request.host_budget, needs, has, SIZE_TEXT);
+    if (!setup->host_given)
+        return EBB_FAIL(setup->ctx, EBB_DOES_NOT_FIT,
+                        "run does not fit: it needs %s of host memory for what moves, %s %s\n"
+                        "try:   host_memory_budget: %s if there is as much, or a larger "
+                        "memory_budget, so that less moves",
+                        needs, has, setup->gpu ? "are assumed" : "may be taken of what is free",
+                        enough(least, would));
     return EBB_FAIL(setup->ctx, EBB_DOES_NOT_FIT,
                     "run does not fit: it needs %s of host memory for what moves, "
                     "host_memory_budget is %s\n"

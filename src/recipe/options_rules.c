@@ -126,7 +126,8 @@ static bool nothing_moves(const struct ebb_config *config)
 }
 static bool no_budget(const struct ebb_config *config)
 {
-    return config->memory_budget.bytes == 0 && !(config->memory_budget.percent > 0);
+    return config->memory_budget.bytes == 0 && !(config->memory_budget.percent > 0) &&
+           ebb_config_backend(config) == EBB_BACKEND_CPU;
 }
 static bool other_eval_data(const struct ebb_config *config)
 {

@@ -469,7 +469,9 @@ static const struct ebb_option table[] = {
     {KEY(host_memory_budget), .group = EBB_GROUP_MEMORY, .type = EBB_OPTION_SIZE, .commands = TRAIN,
      .low = 1 << 12,
      .help = "How much host memory may be taken by what moves out and by the rows of an input "
-             "embedding that is not on the device. Without it there is no bound."},
+             "embedding that is not on the device. Without it three quarters of what is free; "
+             "for a gpu that is not here 64 GiB; no bound on the CPU where 'ebb probe' has not "
+             "run."},
     {KEY(gradient_checkpointing), .group = EBB_GROUP_MEMORY, .type = EBB_OPTION_AUTO_BOOL,
      .commands = TRAIN, .text = "auto",
      .aliases =
@@ -636,8 +638,9 @@ static const struct ebb_option table[] = {
              "for the driver's. A name that is not known gets a list of those that are."},
     {KEY(sweep), .group = EBB_GROUP_MACHINE, .type = EBB_OPTION_CHOICE, .commands = PLAN,
      .text = "no", .choices = "no=none=false|memory",
-     .help = "Many plans in place of one. memory: for a row of budgets, from the least that will do "
-             "to what keeps everything on the device, with what each gives in tokens a second."},
+     .help = "Several plans in place of one. memory: for a row of budgets, from the least that "
+             "will do to what keeps everything on the device, with what each gives in tokens a "
+             "second."},
     {KEY(doc_length), .group = EBB_GROUP_DATA, .type = EBB_OPTION_INT, .commands = PLAN,
      .text = "0", .low = 0, .high = 1e8, .unit = "tokens",
      .help = "With packing and without a data set: how long a document is, for what attention "

@@ -643,6 +643,23 @@ static enum ebb_status make_adapter(struct ebb_setup *setup)
     return EBB_OK;
 }
 
+/* What may be taken of host memory where no budget is named: three quarters of what is free now.
+ * Beside a GPU that is not here it is not known, and so much is assumed. On a CPU that stands in
+ * for one there is no bound, as both its memories are the same one; but a plan that is searched
+ * would take all it can get, so there the free part bounds it too. */
+static void settle_host_budget(struct ebb_setup *setup)
+{
+    static const int64_t assumed = INT64_C(64) << 30;
+    struct ebb_engine_request *request = &setup->request;
+    const bool gpu = request->backend == EBB_BACKEND_CUDA;
+    request->host_budget = ebb_setup_budget(&setup->config->host_memory_budget, EBB_BACKEND_CPU);
+    setup->host_given = request->host_budget > 0;
+    if (setup->host_given || (!gpu && request->rates == NULL)) return;
+    int64_t available = ebb_backend_bytes_free(setup->ctx, EBB_BACKEND_CPU);
+    if (!gpu) available -= request->device_budget;
+    request->host_budget = setup->gpu ? assumed : available > 4 ? available / 4 * 3 : 1;
+}
+
 enum ebb_status ebb_setup_training(struct ebb_setup *setup)
 {
     const struct ebb_config *config = setup->config;
@@ -666,7 +683,7 @@ enum ebb_status ebb_setup_training(struct ebb_setup *setup)
                                                      .weight_decay = config->weight_decay};
     request->memory.gradient_checkpointing = (enum ebb_auto)config->gradient_checkpointing;
     request->memory.activation_offloading = (enum ebb_auto)config->activation_offloading;
-    request->host_budget = ebb_setup_budget(&config->host_memory_budget, EBB_BACKEND_CPU);
+    settle_host_budget(setup);
     request->max_grad_norm = config->max_grad_norm;
     return EBB_OK;
 }

@@ -66,6 +66,7 @@ struct ebb_setup {
     struct ebb_samples samples;   /* of eval_prompts: recipe/eval_prompts.h */
     struct ebb_numerics numerics; /* of a checkpoint, where the run goes on from one */
     bool budget_given;            /* memory_budget; else the GPU's free memory, or none */
+    bool host_given;              /* host_memory_budget; else a share of what is free, or none */
     const struct ebb_gpu *gpu;    /* one that is not here, for its plan; NULL: this machine */
     struct ebb_rates rates;       /* of the device; request.rates says whether they are known */
     struct ebb_engine_request request;
