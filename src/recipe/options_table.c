@@ -644,7 +644,7 @@ static const struct ebb_option table[] = {
     {KEY(doc_length), .group = EBB_GROUP_DATA, .type = EBB_OPTION_INT, .commands = PLAN,
      .text = "0", .low = 0, .high = 1e8, .unit = "tokens",
      .help = "With packing and without a data set: how long a document is, for what attention "
-             "takes. 0: as long as a row. With a data set its own lengths are taken."},
+             "takes; at least 16. 0: as long as a row. With a data set its own lengths are taken."},
     {KEY(json), .group = EBB_GROUP_MACHINE, .type = EBB_OPTION_BOOL,
      .commands = PLAN | PROBE | DATA | EVAL | TOKENIZE, .text = "false",
      .help = "Prints the result as one JSON object instead of a table. 'ebb tokenize' prints one a "

@@ -57,35 +57,83 @@ static enum ebb_status look_at_data(const struct ebb_setup *setup, const struct 
 
 /* ---- without ---- */
 
+/* Rows without data have room for a document every 16 tokens (setup.c). */
 static int64_t assumed_length(const struct ebb_setup *setup)
 {
     int64_t length = setup->config->doc_length;
+    if (length > 0 && length < 16) length = 16;
     return length > 0 && length < setup->max_length ? length : setup->max_length;
+}
+
+/* Full rows of the capacity, cut into documents; the setup's load. */
+static enum ebb_status assume_load(struct ebb_setup *setup)
+{
+    const int64_t row = setup->max_length, rows = setup->request.capacity.tokens / row;
+    const int64_t length = assumed_length(setup), each = (row + length - 1) / length;
+    int32_t *starts = ebb_mem_alloc(setup->ctx, (size_t)(rows * each + 1) * sizeof *starts);
+    if (starts == NULL) return EBB_NO_MEMORY;
+    for (int64_t d = 0; d < rows * each; d++)
+        starts[d] = (int32_t)(d / each * row + d % each * length);
+    starts[rows * each] = (int32_t)(rows * row);
+    setup->load_starts = starts;
+    setup->load.docs = rows * each;
+    setup->load.labels = rows * row - rows * each;
+    return EBB_OK;
 }
 
 static enum ebb_status assume(const struct ebb_setup *setup, const struct ebb_plan *plan,
                               const struct ebb_rates *rates, struct ebb_step_forecast *sum)
 {
-    struct ebb_ctx *ctx = setup->ctx;
-    const int64_t tokens = plan->request.capacity.tokens, row = setup->max_length;
-    const int64_t length = assumed_length(setup);
-    const int64_t docs = tokens / row * ((row + length - 1) / length);
-    int32_t *starts = ebb_mem_alloc(ctx, (size_t)(docs + 1) * sizeof *starts);
-    if (starts == NULL) return EBB_NO_MEMORY;
-    int64_t count = 0;
-    for (int64_t first = 0; first + row <= tokens; first += row)
-        for (int64_t at = 0; at < row; at += length) starts[count++] = (int32_t)(first + at);
-    starts[count] = (int32_t)(tokens / row * row);
     struct ebb_forecast one;
-    const struct ebb_forecast_load load = {.micro_batches = sum->micro_batches,
-                                           .labels = starts[count] - count,
-                                           .docs = count,
-                                           .doc_starts = starts};
-    enum ebb_status status = ebb_forecast_step(ctx, plan, rates, &load, &one);
-    if (status == EBB_OK) add_step(sum, &one, 1);
-    sum->tokens = (double)(starts[count] * sum->micro_batches);
-    ebb_mem_free(ctx, starts);
-    return status;
+    EBB_TRY(ebb_forecast_step(setup->ctx, plan, rates, &setup->load, &one));
+    add_step(sum, &one, 1);
+    sum->tokens = (double)(setup->load_starts[setup->load.docs] * sum->micro_batches);
+    return EBB_OK;
+}
+
+/* ---- the load that plans are searched by ---- */
+
+/* The largest micro-batch of those that are looked at: most of the time is theirs. */
+static enum ebb_status largest_load(struct ebb_setup *setup)
+{
+    const int64_t micros = ebb_loader_describe(setup->train)->micros_per_epoch;
+    const int64_t places = micros < PLACES ? micros : PLACES;
+    int64_t most = 0;
+    for (int64_t i = 0; i < places; i++) {
+        const struct ebb_batch *batch;
+        const struct ebb_loader_place place = {.micro = i * micros / places};
+        EBB_TRY(ebb_loader_seek(setup->ctx, setup->train, place));
+        EBB_TRY(ebb_loader_next(setup->ctx, setup->train, &batch));
+        if (batch->tokens <= most) continue;
+        const size_t bytes = (size_t)(batch->docs + 1) * sizeof *setup->load_starts;
+        int32_t *starts = ebb_mem_realloc(setup->ctx, setup->load_starts, bytes);
+        if (starts == NULL) return EBB_NO_MEMORY;
+        memcpy(starts, batch->doc_starts, bytes);
+        most = batch->tokens;
+        setup->load_starts = starts;
+        setup->load.docs = batch->docs;
+        setup->load.labels = batch->labels;
+    }
+    return EBB_OK;
+}
+
+enum ebb_status ebb_outlook_load(struct ebb_setup *setup)
+{
+    ebb_mem_free(setup->ctx, setup->load_starts);
+    setup->load_starts = NULL;
+    setup->request.load = NULL;
+    if (setup->train) {
+        const struct ebb_loader_place place = ebb_loader_tell(setup->train);
+        EBB_TRY(largest_load(setup));
+        EBB_TRY(ebb_loader_seek(setup->ctx, setup->train, place));
+    } else {
+        EBB_TRY(assume_load(setup));
+    }
+    if (setup->load_starts == NULL) return EBB_OK; /* an empty set */
+    setup->load.micro_batches = setup->config->gradient_accumulation_steps;
+    setup->load.doc_starts = setup->load_starts;
+    setup->request.load = &setup->load;
+    return EBB_OK;
 }
 
 enum ebb_status ebb_forecast_run(const struct ebb_setup *setup, const struct ebb_plan *plan,

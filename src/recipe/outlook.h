@@ -45,6 +45,9 @@ enum ebb_status ebb_outlook_table(struct ebb_ctx *ctx, const struct ebb_outlook 
                                   struct ebb_str *out);
 /* The caller owns it; NULL: no memory. A JSON null where nothing is known. */
 json_t *ebb_outlook_json(const struct ebb_outlook *outlook);
+/* setup->load: the micro-batch that a plan is searched by. With data the largest of at most 16 that
+ * are spread over an epoch, else what ebb_forecast_run assumes. Again after another max_length. */
+enum ebb_status ebb_outlook_load(struct ebb_setup *setup);
 /* What most of a step's time goes to: "matrix products", "attention", "the link to the host". */
 const char *ebb_outlook_bound(const struct ebb_forecast *step);
 

@@ -12,6 +12,7 @@
 #include "base/file.h"
 #include "recipe/dpo.h"
 #include "recipe/machine.h"
+#include "recipe/outlook.h"
 #include "recipe/survey.h"
 
 static bool holds(struct ebb_ctx *ctx, const char *dir, const char *name, enum ebb_status *status)
@@ -147,8 +148,9 @@ static enum ebb_status find_rates(struct ebb_setup *setup)
         ebb_gpu_rates(setup->gpu, request->storage, &setup->rates);
     else
         EBB_TRY(ebb_machine_rates(setup->ctx, &machine, &setup->rates, &found));
-    if (found) request->rates = &setup->rates;
-    return EBB_OK;
+    if (!found) return EBB_OK;
+    request->rates = &setup->rates;
+    return ebb_outlook_load(setup);
 }
 
 /* Where the model runs, and what of it is a matter of taste there. */
@@ -715,6 +717,7 @@ void ebb_setup_free(struct ebb_setup *setup)
     ebb_mem_free(ctx, setup->adapter_dir);
     ebb_mem_free(ctx, setup->teacher_dir);
     ebb_mem_free(ctx, setup->attention_cache);
+    ebb_mem_free(ctx, setup->load_starts);
     ebb_mem_free(ctx, setup->base_name);
     memset(setup, 0, sizeof *setup);
 }

@@ -7,7 +7,7 @@
 #include "data/chat_template.h"
 #include "data/loader.h"
 #include "model/init.h"
-#include "plan/rates.h"
+#include "plan/forecast.h"
 #include "recipe/chat.h"
 #include "recipe/options.h"
 #include "recipe/sources.h"
@@ -63,12 +63,14 @@ struct ebb_setup {
     struct ebb_adapter_config adapter; /* of a new adapter */
     bool new_adapter;
     struct ebb_policy_rule rules[EBB_ACTIVATION_RULES];
-    struct ebb_samples samples;   /* of eval_prompts: recipe/eval_prompts.h */
-    struct ebb_numerics numerics; /* of a checkpoint, where the run goes on from one */
-    bool budget_given;            /* memory_budget; else the GPU's free memory, or none */
-    bool host_given;              /* host_memory_budget; else a share of what is free, or none */
-    const struct ebb_gpu *gpu;    /* one that is not here, for its plan; NULL: this machine */
-    struct ebb_rates rates;       /* of the device; request.rates says whether they are known */
+    struct ebb_samples samples;    /* of eval_prompts: recipe/eval_prompts.h */
+    struct ebb_numerics numerics;  /* of a checkpoint, where the run goes on from one */
+    bool budget_given;             /* memory_budget; else the GPU's free memory, or none */
+    bool host_given;               /* host_memory_budget; else a share of what is free, or none */
+    const struct ebb_gpu *gpu;     /* one that is not here, for its plan; NULL: this machine */
+    struct ebb_rates rates;        /* of the device; request.rates says whether they are known */
+    struct ebb_forecast_load load; /* that its plan is searched by, where rates are known */
+    int32_t *load_starts;          /* its documents' */
     struct ebb_engine_request request;
 };
 

@@ -106,6 +106,7 @@ static enum ebb_status try_length(struct ebb_setup *setup, struct ebb_sweep *swe
 {
     struct ebb_sweep_point point;
     EBB_TRY(ebb_setup_assume(setup, length));
+    if (setup->request.rates) EBB_TRY(ebb_outlook_load(setup));
     EBB_TRY(plan_point(setup, &point, fits));
     if (*fits && sweep->count < EBB_SWEEP_POINTS) sweep->points[sweep->count++] = point;
     return EBB_OK;

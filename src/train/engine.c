@@ -197,6 +197,7 @@ static enum ebb_status create_plan(struct ebb_engine *engine, const struct ebb_n
                                     .optimizer = request->optimizer,
                                     .streams = request->streams,
                                     .rates = request->rates,
+                                    .load = request->load,
                                     .device_budget = request->device_budget,
                                     .overhead_bytes = request->overhead_bytes,
                                     .host_budget = request->host_budget,

@@ -50,6 +50,7 @@ struct ebb_engine_request {
     struct ebb_memory_keys memory;
     const struct ebb_rates
         *rates; /* what work costs here, for the choice of a plan; NULL: not known */
+    const struct ebb_forecast_load *load; /* by which it is searched; NULL: as plan/plan.h says */
     bool streams;
     int64_t device_budget, host_budget; /* bytes; 0: none */
     /* GPU: device memory of the process outside the plan's, as far as it is known. */
