@@ -217,12 +217,11 @@ static double overhead_of(const struct ebb_outlook *o)
     return o->step.step.seconds / o->kept.step.seconds - 1;
 }
 
-/* Three digits. */
-static const char *time_text(double seconds, char out[32])
+const char *ebb_outlook_time(double seconds, char out[EBB_OUTLOOK_TIME])
 {
     const bool small = seconds < 0.9995;
     const double value = small ? 1e3 * seconds : seconds;
-    snprintf(out, 32, "%.*f %s",
+    snprintf(out, EBB_OUTLOOK_TIME, "%.*f %s",
              value < 9.995   ? 2
              : value < 99.95 ? 1
                              : 0,
@@ -256,7 +255,7 @@ enum ebb_status ebb_outlook_table(struct ebb_ctx *ctx, const struct ebb_outlook 
                                   struct ebb_str *out)
 {
     const struct ebb_step_forecast *f = &outlook->step;
-    char time[32], bytes[32];
+    char time[EBB_OUTLOOK_TIME], bytes[32];
     if (!outlook->known)
         return ebb_str_addf(ctx, out,
                             "\nstep time             not known on this device: "
@@ -264,7 +263,7 @@ enum ebb_status ebb_outlook_table(struct ebb_ctx *ctx, const struct ebb_outlook 
     EBB_TRY(ebb_str_addf(ctx, out,
                          "\nstep time      %18s, %.0f tokens/s (%lld micro-batch%s of %lld "
                          "tokens%s)\n",
-                         time_text(f->step.seconds, time), tokens_per_second(f),
+                         ebb_outlook_time(f->step.seconds, time), tokens_per_second(f),
                          (long long)f->micro_batches, f->micro_batches == 1 ? "" : "es",
                          (long long)(f->tokens / (double)f->micro_batches + 0.5),
                          f->looked_at > 1 ? " on average" : ""));
@@ -273,7 +272,7 @@ enum ebb_status ebb_outlook_table(struct ebb_ctx *ctx, const struct ebb_outlook 
         EBB_TRY(ebb_str_addf(ctx, out,
                              "with all memory       %s, in %s of device memory: this plan "
                              "takes %.1f %% longer\n",
-                             time_text(outlook->kept.step.seconds, time),
+                             ebb_outlook_time(outlook->kept.step.seconds, time),
                              ebb_text_bytes(outlook->kept_bytes, bytes, sizeof bytes),
                              100 * (overhead_of(outlook) > 0 ? overhead_of(outlook) : 0)));
     return ebb_str_addf(ctx, out, "rates                 %s (%s)%s\n", outlook->rates.device,

@@ -48,6 +48,9 @@ json_t *ebb_outlook_json(const struct ebb_outlook *outlook);
 /* setup->load: the micro-batch that a plan is searched by. With data the largest of at most 16 that
  * are spread over an epoch, else what ebb_forecast_run assumes. Again after another max_length. */
 enum ebb_status ebb_outlook_load(struct ebb_setup *setup);
+/* "689 ms", "3.43 s": three digits. */
+enum { EBB_OUTLOOK_TIME = 32 };
+const char *ebb_outlook_time(double seconds, char out[EBB_OUTLOOK_TIME]);
 /* What most of a step's time goes to: "matrix products", "attention", "the link to the host". */
 const char *ebb_outlook_bound(const struct ebb_forecast *step);
 

@@ -16,6 +16,7 @@
 #include "recipe/dpo.h"
 #include "recipe/eval_prompts.h"
 #include "recipe/kd.h"
+#include "recipe/outlook.h"
 #include "recipe/second.h"
 #include "train/checkpoint.h"
 
@@ -349,6 +350,20 @@ static void say_plan(const struct ebb_setup *setup, const struct ebb_plan *plan)
             setup->budget_given ? budget : "", beside, plan->what, moves);
 }
 
+/* How long a step will take, where that is known. */
+static enum ebb_status say_forecast(const struct ebb_setup *setup, const struct ebb_engine *engine)
+{
+    struct ebb_outlook outlook;
+    char time[EBB_OUTLOOK_TIME];
+    EBB_TRY(ebb_outlook_step(setup, engine, &outlook));
+    if (!outlook.known) return EBB_OK;
+    ebb_log(setup->ctx, EBB_LOG_INFO, "plan", "forecast: %s a step, %.0f tokens/s%s",
+            ebb_outlook_time(outlook.step.step.seconds, time),
+            outlook.step.tokens / outlook.step.step.seconds,
+            outlook.rates.measured ? "" : " (by the GPU's data sheet: 'ebb probe' measures)");
+    return EBB_OK;
+}
+
 static void say_training(const struct ebb_setup *setup)
 {
     const struct ebb_config *config = setup->config;
@@ -370,6 +385,7 @@ static enum ebb_status announce(const struct ebb_setup *setup, const struct ebb_
         ebb_log(setup->ctx, EBB_LOG_INFO, "plan", "device: %s",
                 ebb_device_name(ebb_engine_device(engine)));
     say_plan(setup, ebb_engine_plan(engine));
+    EBB_TRY(say_forecast(setup, engine));
     say_training(setup);
     if (ebb_kd_wanted(setup->options, setup->config)) ebb_kd_announce(setup, engine);
     if (ebb_dpo_wanted(setup->options, setup->config)) ebb_dpo_announce(setup);
