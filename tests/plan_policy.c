@@ -30,7 +30,7 @@ static int open_ladder(void **state)
     static struct ladder ladder;
     ladder.ctx = ebb_ctx_create();
     *state = &ladder;
-    return ebb_policies_create(ladder.ctx, LAYERS, EBB_POLICY_KEEP, &ladder.policies) == EBB_OK
+    return ebb_policies_create(ladder.ctx, LAYERS, 0, EBB_POLICY_KEEP, &ladder.policies) == EBB_OK
                ? 0
                : -1;
 }
@@ -46,7 +46,7 @@ static int close_ladder(void **state)
 
 static void climb(struct ladder *l, enum ebb_auto checkpointing, enum ebb_auto offloading, int k)
 {
-    struct ebb_memory_keys keys = {checkpointing, offloading, NULL, 0};
+    struct ebb_memory_keys keys = {checkpointing, offloading, NULL, 0, EBB_AUTO, EBB_AUTO};
     assert_int_equal(ebb_policies_ladder(l->ctx, &net, &keys, true, k, &l->policies, &l->what,
                                          &l->last),
                      EBB_OK);
@@ -121,7 +121,7 @@ static void offloading_forbidden_leaves_only_steps_that_do_not_move(void **state
 static void without_host_memory_offloading_is_refused(void **state)
 {
     struct ladder *l = *state;
-    struct ebb_memory_keys keys = {EBB_AUTO, EBB_TRUE, NULL, 0};
+    struct ebb_memory_keys keys = {EBB_AUTO, EBB_TRUE, NULL, 0, EBB_AUTO, EBB_AUTO};
     enum ebb_status status =
         ebb_policies_ladder(l->ctx, &net, &keys, false, 0, &l->policies, &l->what, &l->last);
     assert_int_equal(status, EBB_BAD_CONFIG);
@@ -136,7 +136,7 @@ static void rules_apply_in_order_over_their_layers(void **state)
         {0, -1, 0, 1, EBB_POLICY_KEEP},
         {4, -1, 0, 2, EBB_POLICY_HOST},
     };
-    struct ebb_memory_keys keys = {EBB_AUTO, EBB_AUTO, rules, 3};
+    struct ebb_memory_keys keys = {EBB_AUTO, EBB_AUTO, rules, 3, EBB_AUTO, EBB_AUTO};
     assert_int_equal(ebb_policies_ladder(l->ctx, &net, &keys, true, 0, &l->policies, &l->what,
                                          &l->last),
                      EBB_OK);
@@ -153,7 +153,7 @@ static void a_rule_beyond_the_model_is_refused_with_its_layers(void **state)
 {
     struct ladder *l = *state;
     const struct ebb_policy_rule rule = {4, 9, 0, 0, EBB_POLICY_HOST};
-    struct ebb_memory_keys keys = {EBB_AUTO, EBB_AUTO, &rule, 1};
+    struct ebb_memory_keys keys = {EBB_AUTO, EBB_AUTO, &rule, 1, EBB_AUTO, EBB_AUTO};
     enum ebb_status status =
         ebb_policies_ladder(l->ctx, &net, &keys, true, 0, &l->policies, &l->what, &l->last);
     assert_int_equal(status, EBB_BAD_CONFIG);

@@ -523,9 +523,11 @@ static void predicted_bytes_are_the_last_bytes_that_change(void **state)
         struct ebb_engine *engine = kit_engine(p->ctx, &request);
         const struct ebb_plan *plan = ebb_engine_plan(engine);
         struct ebb_device *device = ebb_engine_device(engine);
-        struct witness on_device = watch(device, EBB_SPACE_DEVICE, persistent_end(engine)),
-                       on_host = watch(device, EBB_SPACE_HOST, 0);
+        struct witness on_device = watch(device, EBB_SPACE_DEVICE,
+                                         persistent_end(engine, EBB_SPACE_DEVICE)),
+                       on_host = watch(device, EBB_SPACE_HOST, host_begin(engine));
         for (int pattern = 0x5a; pattern <= 0xa5; pattern += 0x4b) {
+            kit_ok(p->ctx, ebb_engine_drop_gradients(engine), "drop");
             fill_pattern(&on_device, pattern);
             fill_pattern(&on_host, pattern);
             ebb_engine_begin(engine);

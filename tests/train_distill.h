@@ -43,7 +43,8 @@ struct taught {
     double dropout;
 };
 
-static inline const struct taught_shape *taught_shape(const char *name)
+/* Not inline: compilers that unroll the loop warn of names that differ. */
+__attribute__((noinline, unused)) static const struct taught_shape *taught_shape(const char *name)
 {
     for (int i = 0; i < TAUGHT_SHAPES; i++)
         if (strcmp(taught_shapes[i].name, name) == 0) return &taught_shapes[i];

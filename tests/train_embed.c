@@ -275,7 +275,9 @@ static void check_way(struct kit_case *c, const struct mode *mode, enum ebb_dtyp
 
 static void the_plan_is_smaller_by_the_table(void **state)
 {
-    static const struct mode keep = {"", {EBB_FALSE, EBB_FALSE, NULL, 0}, {{0, 0, 0, 0, 0}}};
+    static const struct mode keep = {"",
+                                     {EBB_FALSE, EBB_FALSE, NULL, 0, EBB_AUTO, EBB_AUTO},
+                                     {{0, 0, 0, 0, 0}}};
     struct kit_case c;
     (void)state;
     kit_case_open(&c, "mistral_lora");
@@ -310,7 +312,7 @@ static void too_little_host_memory_keeps_the_table_on_the_device(void **state)
     expect_rows(&c, &s.request, false);
     /* With what moves out beside it: all slots of all layers, but one home is the rows' own. */
     static const struct ebb_policy_rule qkv = {0, -1, 0, QKV, EBB_POLICY_HOST};
-    s.request.memory = (struct ebb_memory_keys){EBB_AUTO, EBB_AUTO, &qkv, 1};
+    s.request.memory = (struct ebb_memory_keys){EBB_AUTO, EBB_AUTO, &qkv, 1, EBB_AUTO, EBB_AUTO};
     s.request.host_budget = 0;
     engine = create(&c, &s.request);
     int64_t all = ebb_engine_plan(engine)->host_bytes;

@@ -347,8 +347,9 @@ static void watch_mode(struct sized_place *p, const struct sized_cell *cell, int
     const struct ebb_plan *plan = ebb_engine_plan(engine);
     struct ebb_device *device = ebb_engine_device(engine);
     assert_int_equal(ebb_device_bytes(device, EBB_SPACE_DEVICE), room);
-    struct witness on_device = watch(device, EBB_SPACE_DEVICE, persistent_end(engine)),
-                   on_host = watch(device, EBB_SPACE_HOST, 0);
+    struct witness on_device =
+                       watch(device, EBB_SPACE_DEVICE, persistent_end(engine, EBB_SPACE_DEVICE)),
+                   on_host = watch(device, EBB_SPACE_HOST, host_begin(engine));
     sized_draw(cell, ebb_engine_config(engine)->vocab, 0, 0, &b);
     assert_int_equal(b.batch.tokens, request.capacity.tokens);
     for (int pattern = 0x5a; pattern <= 0xa5; pattern += 0x4b) {

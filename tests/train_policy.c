@@ -305,8 +305,9 @@ static void check_bytes(const char *golden)
         struct ebb_engine *engine = kit_engine(c.ctx, &request);
         const struct ebb_plan *plan = ebb_engine_plan(engine);
         struct ebb_device *device = ebb_engine_device(engine);
-        struct witness on_device = watch(device, EBB_SPACE_DEVICE, persistent_end(engine)),
-                       on_host = watch(device, EBB_SPACE_HOST, 0);
+        struct witness on_device = watch(device, EBB_SPACE_DEVICE,
+                                         persistent_end(engine, EBB_SPACE_DEVICE)),
+                       on_host = watch(device, EBB_SPACE_HOST, host_begin(engine));
         struct kit_batch b;
         full_batch(&b);
         /* Two patterns, so that a byte which happens to be written with one of them still shows. */
@@ -494,6 +495,8 @@ static void own_allocations_give_the_same_bits(void **state)
     (void)state;
     check_own_allocations(&lora, &modes[1]);
     check_own_allocations(&full, &modes[2]);
+    check_own_allocations(&lora, &modes[MODES - 2]);
+    check_own_allocations(&full, &modes[MODES - 2]);
     check_own_allocations(&full, &modes[MODES - 1]);
 }
 

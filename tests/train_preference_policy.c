@@ -103,8 +103,9 @@ static void check_bytes(struct cell cell)
     open_bench(&b, &cell);
     const struct ebb_plan *plan = ebb_engine_plan(b.engine);
     struct ebb_device *device = ebb_engine_device(b.engine);
-    struct witness on_device = watch(device, EBB_SPACE_DEVICE, persistent_end(b.engine)),
-                   on_host = watch(device, EBB_SPACE_HOST, 0);
+    struct witness on_device =
+                       watch(device, EBB_SPACE_DEVICE, persistent_end(b.engine, EBB_SPACE_DEVICE)),
+                   on_host = watch(device, EBB_SPACE_HOST, host_begin(b.engine));
     snprintf(what, sizeof what, "%s, %s, %s", cell.golden, loss_names[cell.loss], cell.way->name);
     /* Two patterns, so that a byte which happens to be written with one of them still shows. */
     for (int pattern = 0x5a; pattern <= 0xa5; pattern += 0x4b) {

@@ -57,16 +57,25 @@ static inline void expect_last(const struct witness *w, int64_t predicted, const
                  (long long)predicted, space, (long long)w->last);
 }
 
-static inline int64_t persistent_end(const struct ebb_engine *engine)
+static inline int64_t persistent_end(const struct ebb_engine *engine, enum ebb_space space)
 {
     const struct ebb_plan *plan = ebb_engine_plan(engine);
     int64_t end = 0;
     for (int32_t t = 0; t < ebb_engine_net(engine)->tensor_count; t++) {
-        if (plan->persistent[t].space != EBB_SPACE_DEVICE) continue;
+        if (plan->persistent[t].space != space) continue;
         int64_t own = plan->persistent[t].offset + plan->persistent[t].bytes;
         end = own > end ? own : end;
     }
     return end;
+}
+
+/* Where on the host a witness may begin: what is away there must keep its values. */
+static inline int64_t host_begin(const struct ebb_engine *engine)
+{
+    const struct ebb_policies *policies = &ebb_engine_plan(engine)->policies;
+    for (int32_t i = 0; i < policies->units; i++)
+        if (policies->away[i]) return persistent_end(engine, EBB_SPACE_HOST);
+    return 0;
 }
 
 #endif

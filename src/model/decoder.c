@@ -18,25 +18,53 @@ static bool is_teacher(const struct ebb_decoder *d)
     return d->owner != &d->net;
 }
 
-/* Adds a persistent tensor; its index by pointer. */
+/* Makes a table larger. */
+static enum ebb_status grow(struct ebb_ctx *ctx, void *table, int32_t room, size_t item)
+{
+    void *old, *fresh;
+    memcpy(&old, table, sizeof old);
+    fresh = ebb_mem_realloc(ctx, old, (size_t)room * item);
+    if (!fresh) return EBB_NO_MEMORY;
+    memcpy(table, &fresh, sizeof fresh);
+    return EBB_OK;
+}
+
+static enum ebb_status tensor_room(struct ebb_decoder *owner, struct ebb_net *net)
+{
+    if (net->tensor_count < owner->tensor_room) return EBB_OK;
+    int32_t room = owner->tensor_room ? 2 * owner->tensor_room : 256;
+    EBB_TRY(grow(owner->ctx, &net->tensors, room, sizeof *net->tensors));
+    EBB_TRY(grow(owner->ctx, &net->kinds, room, sizeof *net->kinds));
+    EBB_TRY(grow(owner->ctx, &net->unit_of, room, sizeof *net->unit_of));
+    EBB_TRY(grow(owner->ctx, &net->stands_in, room, sizeof *net->stands_in));
+    owner->tensor_room = room;
+    return EBB_OK;
+}
+
+/* A new unit of the net; its index by pointer. */
+static enum ebb_status add_unit(struct ebb_decoder *d, enum ebb_unit kind, int32_t *unit)
+{
+    struct ebb_net *net = d->owner;
+    struct ebb_decoder *owner = self_of(net);
+    if (net->unit_count == owner->unit_room) {
+        int32_t room = owner->unit_room ? 2 * owner->unit_room : 64;
+        EBB_TRY(grow(d->ctx, &net->units, room, sizeof *net->units));
+        owner->unit_room = room;
+    }
+    *unit = net->unit_count;
+    net->units[net->unit_count++] = (uint8_t)kind;
+    return EBB_OK;
+}
+
+/* Adds a persistent tensor, which no unit takes along; its index by pointer. */
 static enum ebb_status add_tensor_in(struct ebb_decoder *d, enum ebb_space space,
                                      enum ebb_kind kind, int64_t bytes, const char *name,
                                      int32_t *tensor)
 {
     struct ebb_net *net = d->owner;
-    struct ebb_decoder *owner = self_of(net);
-    if (net->tensor_count == owner->tensor_room) {
-        int32_t room = owner->tensor_room ? 2 * owner->tensor_room : 256;
-        struct ebb_tensor *tensors =
-            (struct ebb_tensor *)ebb_mem_realloc(d->ctx, net->tensors,
-                                                 (size_t)room * sizeof *tensors);
-        if (!tensors) return EBB_NO_MEMORY;
-        net->tensors = tensors;
-        uint8_t *kinds = (uint8_t *)ebb_mem_realloc(d->ctx, net->kinds, (size_t)room);
-        if (!kinds) return EBB_NO_MEMORY;
-        net->kinds = kinds;
-        owner->tensor_room = room;
-    }
+    EBB_TRY(tensor_room(self_of(net), net));
+    net->unit_of[net->tensor_count] = -1;
+    net->stands_in[net->tensor_count] = 0;
     struct ebb_tensor *t = &net->tensors[net->tensor_count];
     memset(t, 0, sizeof *t);
     snprintf(t->name, sizeof t->name, "%s%s", is_teacher(d) ? "teacher." : "", name);
@@ -56,19 +84,23 @@ static enum ebb_status add_tensor(struct ebb_decoder *d, enum ebb_kind kind, int
     return add_tensor_in(d, EBB_SPACE_DEVICE, kind, bytes, name, tensor);
 }
 
+/* A tensor that belongs to a parameter. Those of adapters and of vectors are small, and stay. */
 static enum ebb_status add_state(struct ebb_decoder *d, enum ebb_kind kind,
                                  const struct ebb_param *param, int64_t element_bytes,
                                  const char *suffix, int32_t *tensor)
 {
     char name[128];
     snprintf(name, sizeof name, "%.90s.%s", param->name, suffix);
-    return add_tensor(d, kind, param->w.rows * param->w.cols * element_bytes, name, tensor);
+    EBB_TRY(add_tensor(d, kind, param->w.rows * param->w.cols * element_bytes, name, tensor));
+    if (param->stand_in.tensor < 0) d->owner->unit_of[*tensor] = param->unit;
+    return EBB_OK;
 }
 
 /* Adds a trained parameter over the view `w`, with the state that the method and the optimizer
- * need. */
+ * need. `stand_in`: of an adapter, where w may be away; else NULL. `unit` as in ebb_param. */
 static enum ebb_status add_param(struct ebb_decoder *d, const char *name, struct ebb_view w,
-                                 bool adapter, bool decay, int32_t *index)
+                                 const struct ebb_view *stand_in, int32_t unit, bool adapter,
+                                 bool decay, int32_t *index)
 {
     struct ebb_net *net = &d->net;
     if (net->param_count == d->param_room) {
@@ -83,6 +115,8 @@ static enum ebb_status add_param(struct ebb_decoder *d, const char *name, struct
     memset(&param, 0, sizeof param);
     snprintf(param.name, sizeof param.name, "%s", name);
     param.w = w;
+    param.stand_in = stand_in ? *stand_in : ebb_view_none();
+    param.unit = unit;
     param.trained = true;
     param.decay = decay;
     param.lo = param.master = param.m = param.v = -1;
@@ -117,8 +151,8 @@ static enum ebb_status add_vector(struct ebb_decoder *d, const char *name, int64
     EBB_TRY(add_tensor(d, EBB_KIND_WEIGHTS, n * ebb_dtype_bytes(storage), name, &vector->w));
     vector->param = -1;
     if (!trains_weights(d)) return EBB_OK;
-    return add_param(d, name, ebb_tensor_view(vector->w, storage, 0, 1, 0, n, n), false, false,
-                     &vector->param);
+    return add_param(d, name, ebb_tensor_view(vector->w, storage, 0, 1, 0, n, n), NULL, -1, false,
+                     false, &vector->param);
 }
 
 static void name_of(int layer, enum ebb_field field, char *out, size_t out_bytes)
@@ -167,34 +201,72 @@ static struct ebb_view adapter_view(const struct ebb_decoder *d,
                                  linear->in + part->tail0, rank, linear->in + linear->tail);
 }
 
+/* The same of the stand-ins; absent where there are none. */
+static struct ebb_view stand_in_view(const struct ebb_decoder *d,
+                                     const struct ebb_decoder_linear *linear,
+                                     const struct ebb_decoder_part *part, char which)
+{
+    enum ebb_dtype storage = d->options.storage;
+    int64_t rank = d->options.adapter->rank;
+    if (linear->a < 0) return ebb_view_none();
+    return which == 'A'
+               ? ebb_tensor_view(linear->a, storage, part->tail0, rank, 0, linear->in, linear->in)
+               : ebb_tensor_view(linear->b, storage, part->row0, part->rows, part->tail0, rank,
+                                 linear->tail);
+}
+
 static enum ebb_status add_part_params(struct ebb_decoder *d, const char *name,
                                        struct ebb_decoder_linear *linear,
                                        struct ebb_decoder_part *part, int index)
 {
     char text[96];
+    struct ebb_view a = stand_in_view(d, linear, part, 'A'),
+                    b = stand_in_view(d, linear, part, 'B');
     snprintf(text, sizeof text, "%.60s.%d.lora_A", name, index);
-    EBB_TRY(add_param(d, text, adapter_view(d, linear, part, 'A'), true, true, &part->a_param));
+    EBB_TRY(add_param(d, text, adapter_view(d, linear, part, 'A'), &a, linear->unit, true, true,
+                      &part->a_param));
     snprintf(text, sizeof text, "%.60s.%d.lora_B", name, index);
-    return add_param(d, text, adapter_view(d, linear, part, 'B'), true, true, &part->b_param);
+    return add_param(d, text, adapter_view(d, linear, part, 'B'), &b, linear->unit, true, true,
+                     &part->b_param);
 }
 
-static enum ebb_status add_linear(struct ebb_decoder *d, int layer, enum ebb_field field, bool bias,
-                                  enum ebb_field bias_field, struct ebb_decoder_linear *linear)
+/* What a frozen matrix needs to be away. */
+static enum ebb_status add_stand_ins(struct ebb_decoder *d, const char *name,
+                                     struct ebb_decoder_linear *linear)
+{
+    int64_t size = ebb_dtype_bytes(d->options.storage);
+    char text[96];
+    d->owner->unit_of[linear->w] = linear->unit;
+    if (linear->tail == 0) return EBB_OK;
+    snprintf(text, sizeof text, "%.80s.A", name);
+    EBB_TRY(add_tensor(d, EBB_KIND_WEIGHTS, linear->tail * linear->in * size, text, &linear->a));
+    snprintf(text, sizeof text, "%.80s.B", name);
+    EBB_TRY(add_tensor(d, EBB_KIND_WEIGHTS, linear->rows * linear->tail * size, text, &linear->b));
+    d->owner->unit_of[linear->a] = d->owner->unit_of[linear->b] = linear->unit;
+    d->owner->stands_in[linear->a] = d->owner->stands_in[linear->b] = 1;
+    return EBB_OK;
+}
+
+static enum ebb_status add_linear(struct ebb_decoder *d, int layer, int32_t unit,
+                                  enum ebb_field field, bool bias, enum ebb_field bias_field,
+                                  struct ebb_decoder_linear *linear)
 {
     enum ebb_dtype storage = d->options.storage;
     int64_t size = ebb_dtype_bytes(storage);
     char name[64], text[96];
-    linear->bias = linear->param = linear->bias_param = -1;
+    linear->bias = linear->param = linear->bias_param = linear->a = linear->b = -1;
+    linear->unit = trains_weights(d) ? -1 : unit;
     find_parts(d, layer, field, linear);
     name_of(layer, field, name, sizeof name);
     int64_t stride = linear->in + linear->tail;
     EBB_TRY(add_tensor(d, EBB_KIND_WEIGHTS, (linear->rows + linear->tail) * stride * size, name,
                        &linear->w));
+    if (linear->unit >= 0) EBB_TRY(add_stand_ins(d, name, linear));
     if (trains_weights(d))
         EBB_TRY(
             add_param(d, name,
                       ebb_tensor_view(linear->w, storage, 0, linear->rows, 0, linear->in, stride),
-                      false, true, &linear->param));
+                      NULL, unit, false, true, &linear->param));
     if (bias) {
         struct ebb_decoder_vector vector;
         name_of(layer, bias_field, text, sizeof text);
@@ -213,36 +285,45 @@ static enum ebb_status add_layer(struct ebb_decoder *d, int layer)
 {
     const struct ebb_model_config *c = d->config;
     struct ebb_decoder_layer *l = &d->layers[layer];
+    const int32_t index = layer * EBB_DECODER_LINEARS;
     char name[64];
+    int32_t unit;
+    EBB_TRY(add_unit(d, trains_weights(d) ? EBB_UNIT_OPTIMIZER : EBB_UNIT_PARAMS, &unit));
+    l->qkv.index = index;
+    l->o.index = index + 1;
+    l->gate_up.index = index + 2;
+    l->down.index = index + 3;
     l->q_norm.w = l->k_norm.w = l->q_norm.param = l->k_norm.param = -1;
     name_of(layer, EBB_FIELD_NORM1, name, sizeof name);
     EBB_TRY(add_vector(d, name, c->width, &l->norm1));
-    EBB_TRY(add_linear(d, layer, EBB_FIELD_QKV, c->qkv_bias, EBB_FIELD_QKV_BIAS, &l->qkv));
+    EBB_TRY(add_linear(d, layer, unit, EBB_FIELD_QKV, c->qkv_bias, EBB_FIELD_QKV_BIAS, &l->qkv));
     if (c->qk_norm) {
         name_of(layer, EBB_FIELD_Q_NORM, name, sizeof name);
         EBB_TRY(add_vector(d, name, c->head_dim, &l->q_norm));
         name_of(layer, EBB_FIELD_K_NORM, name, sizeof name);
         EBB_TRY(add_vector(d, name, c->head_dim, &l->k_norm));
     }
-    EBB_TRY(add_linear(d, layer, EBB_FIELD_O, c->o_bias, EBB_FIELD_O_BIAS, &l->o));
+    EBB_TRY(add_linear(d, layer, unit, EBB_FIELD_O, c->o_bias, EBB_FIELD_O_BIAS, &l->o));
     name_of(layer, EBB_FIELD_NORM2, name, sizeof name);
     EBB_TRY(add_vector(d, name, c->width, &l->norm2));
-    EBB_TRY(
-        add_linear(d, layer, EBB_FIELD_GATE_UP, c->mlp_bias, EBB_FIELD_GATE_UP_BIAS, &l->gate_up));
-    return add_linear(d, layer, EBB_FIELD_DOWN, c->mlp_bias, EBB_FIELD_DOWN_BIAS, &l->down);
+    EBB_TRY(add_linear(d, layer, unit, EBB_FIELD_GATE_UP, c->mlp_bias, EBB_FIELD_GATE_UP_BIAS,
+                       &l->gate_up));
+    return add_linear(d, layer, unit, EBB_FIELD_DOWN, c->mlp_bias, EBB_FIELD_DOWN_BIAS, &l->down);
 }
 
+/* [V, C]: an input embedding, a head, or both. *unit -1: it has none. */
 static enum ebb_status add_table(struct ebb_decoder *d, const char *name, int32_t *tensor,
-                                 int32_t *param)
+                                 int32_t *param, int32_t *unit)
 {
     const struct ebb_model_config *c = d->config;
     enum ebb_dtype storage = d->options.storage;
     EBB_TRY(add_tensor(d, EBB_KIND_WEIGHTS, c->vocab * c->width * ebb_dtype_bytes(storage), name,
                        tensor));
-    *param = -1;
+    *param = *unit = -1;
     if (!trains_weights(d)) return EBB_OK;
+    EBB_TRY(add_unit(d, EBB_UNIT_OPTIMIZER, unit));
     return add_param(d, name, ebb_tensor_view(*tensor, storage, 0, c->vocab, 0, c->width, c->width),
-                     false, true, param);
+                     NULL, *unit, false, true, param);
 }
 
 static int64_t capacity_tokens(const struct ebb_decoder_options *options)
@@ -274,11 +355,31 @@ int64_t ebb_decoder_host_rows_bytes(const struct ebb_model_config *config,
 
 static enum ebb_status add_embed(struct ebb_decoder *d)
 {
+    int32_t unit;
     d->embed = d->rows = d->embed_param = -1;
     if (!d->options.host_rows || !may_use_rows(d->config, trains_weights(d)))
-        return add_table(d, "embed", &d->embed, &d->embed_param);
+        return add_table(d, "embed", &d->embed, &d->embed_param, &unit);
     return add_tensor_in(d, EBB_SPACE_HOST, EBB_KIND_INPUTS, rows_bytes(d->config, &d->options),
                          "embed rows", &d->rows);
+}
+
+static enum ebb_status add_head(struct ebb_decoder *d)
+{
+    struct ebb_decoder_linear *head = &d->head;
+    int32_t unit;
+    head->rows = d->config->vocab;
+    head->in = d->config->width;
+    head->a = head->b = head->bias = head->bias_param = head->unit = -1;
+    head->index = (int32_t)d->config->layers * EBB_DECODER_LINEARS;
+    if (d->config->tied) {
+        head->w = d->embed;
+        head->param = d->embed_param;
+        return EBB_OK;
+    }
+    EBB_TRY(add_table(d, "head", &head->w, &head->param, &unit));
+    if (trains_weights(d)) return EBB_OK;
+    EBB_TRY(add_unit(d, EBB_UNIT_PARAMS, &head->unit));
+    return add_stand_ins(d, "head", head);
 }
 
 static enum ebb_status add_inputs(struct ebb_decoder *d)
@@ -387,6 +488,9 @@ static void place_linear(const struct ebb_decoder *d, const struct ebb_decoder_l
         place->b_param = part->b_param;
         place->a = adapter_view(d, linear, part, 'A');
         place->b = adapter_view(d, linear, part, 'B');
+        place->a_stand_in = stand_in_view(d, linear, part, 'A');
+        place->b_stand_in = stand_in_view(d, linear, part, 'B');
+        place->unit = linear->unit;
     }
 }
 
@@ -401,12 +505,13 @@ static enum ebb_status place_weights(struct ebb_decoder *d)
         struct ebb_decoder_place *place = &d->places[i];
         const struct ebb_decoder_layer *l = weight->layer < 0 ? NULL : &d->layers[weight->layer];
         place->param = place->a_param = place->b_param = -1;
-        place->a = place->b = ebb_view_none();
+        place->a = place->b = place->a_stand_in = place->b_stand_in = ebb_view_none();
+        place->unit = -1;
         if (weight->field == EBB_FIELD_EMBED || weight->field == EBB_FIELD_HEAD) {
             bool head = weight->field == EBB_FIELD_HEAD;
-            place->view = ebb_tensor_view(head ? d->head : d->embed, d->options.storage, 0,
+            place->view = ebb_tensor_view(head ? d->head.w : d->embed, d->options.storage, 0,
                                           weight->rows, 0, weight->cols, weight->cols);
-            place->param = head ? d->head_param : d->embed_param;
+            place->param = head ? d->head.param : d->embed_param;
         } else if (l && linear_of(l, weight->field)) {
             place_linear(d, linear_of(l, weight->field), weight, place);
         } else {
@@ -430,12 +535,7 @@ static enum ebb_status fill_net(struct ebb_decoder *d)
     EBB_TRY(add_embed(d));
     for (int layer = 0; layer < (int)c->layers; layer++) EBB_TRY(add_layer(d, layer));
     EBB_TRY(add_vector(d, "final_norm", c->width, &d->final_norm));
-    if (c->tied) {
-        d->head = d->embed;
-        d->head_param = d->embed_param;
-    } else {
-        EBB_TRY(add_table(d, "head", &d->head, &d->head_param));
-    }
+    EBB_TRY(add_head(d));
     if (is_teacher(d))
         d->net.inputs = d->owner->inputs;
     else
@@ -508,6 +608,9 @@ void ebb_decoder_free(struct ebb_ctx *ctx, struct ebb_net *net)
     ebb_mem_free(ctx, d->layers);
     ebb_mem_free(ctx, net->tensors);
     ebb_mem_free(ctx, net->kinds);
+    ebb_mem_free(ctx, net->unit_of);
+    ebb_mem_free(ctx, net->stands_in);
+    ebb_mem_free(ctx, net->units);
     ebb_mem_free(ctx, net->params);
     ebb_mem_free(ctx, d);
 }
@@ -532,9 +635,13 @@ const struct ebb_param *ebb_decoder_adapter(const struct ebb_net *net, int64_t w
     return param < 0 ? NULL : &net->params[param];
 }
 
-struct ebb_view ebb_decoder_adapter_view(const struct ebb_net *net, int64_t weight, char which)
+struct ebb_view ebb_decoder_adapter_view(const struct ebb_net *net,
+                                         const struct ebb_policies *policies, int64_t weight,
+                                         char which)
 {
     const struct ebb_decoder_place *place = &self_of(net)->places[weight];
+    if (ebb_policies_away(policies, place->unit))
+        return which == 'A' ? place->a_stand_in : place->b_stand_in;
     return which == 'A' ? place->a : place->b;
 }
 

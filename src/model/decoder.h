@@ -22,6 +22,12 @@
  * and B are products with the same tails: dB = dy^T (s x A^T), dA = (s dy B)^T x. Under dropout a
  * part's share of dx is masked, so it is added by itself.
  *
+ * Weights that nobody trains may live in host memory (plan/net.h, units). Then a matrix comes in,
+ * tails and all, into a transient tensor of the same shape before it is used, and the bf16 copies
+ * of A and B, which the sweep writes, are tensors of their own on the device and copied over its
+ * tails: the same products on the same operands. Gradients, moments and low halves of trained
+ * matrices may live there too: a layer's gradients are zero or come in, are added to, and leave.
+ *
  * Training reads few rows of the input embedding, and where it is neither trained nor the head it
  * need not stand on the device: with `host_rows` a model has a host tensor of one row a token
  * instead, which is filled before each run, and programs begin by moving it in. Those rows are
@@ -73,7 +79,9 @@ struct ebb_view ebb_decoder_weight(const struct ebb_net *net, int64_t weight);
 const struct ebb_param *ebb_decoder_param(const struct ebb_net *net, int64_t weight, int64_t *row0);
 /* An adapted weight's A [r, in] or B [out, r] ('A', 'B'): the copy in the storage type that
  * programs read. Absent if it has no adapter. */
-struct ebb_view ebb_decoder_adapter_view(const struct ebb_net *net, int64_t weight, char which);
+struct ebb_view ebb_decoder_adapter_view(const struct ebb_net *net,
+                                         const struct ebb_policies *policies, int64_t weight,
+                                         char which);
 /* The parameter that trains it; NULL if it has no adapter or nothing is trained. */
 const struct ebb_param *ebb_decoder_adapter(const struct ebb_net *net, int64_t weight, char which);
 /* Rotary table [rows, D] fp32, to be filled with ebb_rope_table before the first run; -1 never. */

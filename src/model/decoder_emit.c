@@ -47,14 +47,6 @@ struct ebb_view ebb_emit_input(int32_t tensor, int64_t n)
     return ebb_tensor_view(tensor, EBB_I32, 0, 1, 0, n, n);
 }
 
-/* The fp32 gradient of a parameter. */
-struct ebb_view ebb_emit_grad(const struct ebb_emitter *e, int32_t param)
-{
-    if (param < 0) return ebb_view_none();
-    const struct ebb_param *p = &e->d->net.params[param];
-    return ebb_tensor_view(p->grad, EBB_F32, 0, p->w.rows, 0, p->w.cols, p->w.cols);
-}
-
 enum ebb_status ebb_emit_norm(struct ebb_emitter *e, const struct ebb_decoder_vector *norm,
                               struct ebb_view x, struct ebb_view y)
 {
@@ -225,6 +217,7 @@ static enum ebb_status make_qkv(struct ebb_emitter *e, int64_t layer, const stru
 {
     const struct ebb_decoder_layer *l = &e->d->layers[layer];
     struct ebb_matrix n1, drop;
+    EBB_TRY(ebb_weights_need(e, layer, EBB_WEIGHTS_ATTENTION));
     EBB_TRY(ebb_linear_input(e, &l->qkv, "n1", layer, &n1));
     EBB_TRY(ebb_linear_dropout(e, &l->qkv, layer, &drop));
     for (int64_t t = 0; t < e->tiles; t++) {
@@ -295,6 +288,7 @@ static enum ebb_status make_o(struct ebb_emitter *e, int64_t layer, const struct
     args.o = ebb_matrix_all(e->b, o, 0, e->d->o_cols);
     args.lse = ebb_matrix_all(e->b, lse, 0, e->c->heads);
     EBB_TRY(attention_op(e, EBB_OP_attention_forward, &args, &args.shape, &args.scratch));
+    EBB_TRY(ebb_weights_need(e, layer, EBB_WEIGHTS_MLP)); /* the projection, for the tail */
     EBB_TRY(ebb_linear_dropout(e, linear, layer, &drop));
     for (int64_t t = 0; t < e->tiles; t++) EBB_TRY(ebb_linear_fill_tail(e, linear, o, t, &drop));
     return EBB_OK;
@@ -370,6 +364,7 @@ static enum ebb_status make_next(struct ebb_emitter *e, int64_t layer, const str
 {
     const struct ebb_decoder_layer *l = &e->d->layers[layer];
     struct mlp m;
+    EBB_TRY(ebb_weights_need(e, layer, EBB_WEIGHTS_MLP));
     EBB_TRY(mlp_open(e, layer, forward, &m));
     for (int64_t t = 0; t < e->tiles; t++) {
         struct ebb_view x2;
@@ -381,6 +376,7 @@ static enum ebb_status make_next(struct ebb_emitter *e, int64_t layer, const str
         if (forward) EBB_TRY(send_tile(e, layer + 1, EBB_DECODER_X, next, t, "x"));
     }
     mlp_close(e, layer);
+    ebb_weights_forget(e, layer);
     return EBB_OK;
 }
 
@@ -553,6 +549,7 @@ static enum ebb_status backward_mlp(struct ebb_emitter *e, int64_t layer,
     const struct ebb_matrix *o = &e->at[layer].slot[EBB_DECODER_O].device;
     struct ebb_matrix o_drop;
     struct mlp m;
+    EBB_TRY(ebb_weights_need(e, layer, EBB_WEIGHTS_MLP));
     EBB_TRY(mlp_open(e, layer, false, &m));
     EBB_TRY(ebb_linear_dropout(e, &l->o, layer, &o_drop));
     for (int64_t t = 0; t < e->tiles; t++) {
@@ -573,7 +570,9 @@ static enum ebb_status backward_mlp(struct ebb_emitter *e, int64_t layer,
         EBB_TRY(ebb_linear_backward(e, &l->o, t, o, &e->dx, d_o, &o_drop));
     }
     mlp_close(e, layer);
-    return EBB_OK;
+    EBB_TRY(ebb_grad_end(e, l->down.param));
+    EBB_TRY(ebb_grad_end(e, l->gate_up.param));
+    return ebb_grad_end(e, l->o.param);
 }
 
 static enum ebb_status backward_attention(struct ebb_emitter *e, int64_t layer,
@@ -633,6 +632,7 @@ static enum ebb_status backward_qkv(struct ebb_emitter *e, int64_t layer,
     const struct ebb_decoder_layer *l = &e->d->layers[layer];
     const struct ebb_matrix *x = &e->at[layer].slot[EBB_DECODER_X].device;
     struct ebb_matrix n1, drop;
+    EBB_TRY(ebb_weights_need(e, layer, EBB_WEIGHTS_ATTENTION));
     EBB_TRY(ebb_linear_input(e, &l->qkv, "n1", layer, &n1));
     EBB_TRY(ebb_linear_dropout(e, &l->qkv, layer, &drop));
     for (int64_t t = 0; t < e->tiles; t++) {
@@ -645,12 +645,14 @@ static enum ebb_status backward_qkv(struct ebb_emitter *e, int64_t layer,
                                        ebb_matrix_tile(e->b, &n1, t, 0, e->c->width),
                                        ebb_matrix_tile(e->b, &e->dx, t, 0, e->c->width), false));
     }
-    return EBB_OK;
+    ebb_weights_forget(e, layer);
+    return ebb_grad_end(e, l->qkv.param);
 }
 
 static enum ebb_status backward_layer(struct ebb_emitter *e, int64_t layer)
 {
     struct ebb_matrix d_o, dqkv;
+    e->target = layer;
     int64_t dqkv_cols = e->d->qkv_cols + e->d->layers[layer].qkv.tail;
     EBB_TRY(need_x(e, layer));
     EBB_TRY(need_o(e, layer));
@@ -668,6 +670,7 @@ static enum ebb_status backward_layer(struct ebb_emitter *e, int64_t layer)
 static enum ebb_status embed_backward(struct ebb_emitter *e)
 {
     if (e->d->embed_param < 0) return EBB_OK;
+    EBB_TRY(ebb_grad_begin(e, e->d->embed_param));
     struct ebb_op_target target = ebb_numerics_target(e->b->numerics);
     struct ebb_embed_backward args = {
         .ids = ebb_emit_input(e->d->net.inputs.ids, e->b->capacity.tokens),
@@ -675,7 +678,8 @@ static enum ebb_status embed_backward(struct ebb_emitter *e)
         .dtable = ebb_emit_grad(e, e->d->embed_param),
         .scratch =
             ebb_build_scratch(e->b, ebb_embed_backward_scratch(e->b->capacity.tokens, &target))};
-    return ebb_build_op(e->b, EBB_OP_embed_backward, &args);
+    EBB_TRY(ebb_build_op(e->b, EBB_OP_embed_backward, &args));
+    return ebb_grad_end(e, e->d->embed_param);
 }
 
 /* ---- programs ---- */
@@ -758,6 +762,7 @@ static enum ebb_status emit_decode(struct ebb_emitter *e)
     EBB_TRY(embed(e, &x, false));
     for (int64_t layer = 0; layer < e->c->layers; layer++) {
         const struct ebb_decoder_layer *l = &e->d->layers[layer];
+        EBB_TRY(ebb_weights_need(e, layer, EBB_WEIGHTS_ATTENTION));
         EBB_TRY(ebb_linear_input(e, &l->qkv, "n1", layer, &n1));
         EBB_TRY(ebb_emit_tile(e, e->d->qkv_cols, "qkv", layer, &qkv));
         EBB_TRY(ebb_linear_input(e, &l->o, "o", layer, &o));
@@ -766,6 +771,7 @@ static enum ebb_status emit_decode(struct ebb_emitter *e)
         EBB_TRY(ebb_linear_forward(e, &l->qkv, &n1, 0, ebb_view_none(),
                                    ebb_matrix_tile(e->b, &qkv, 0, 0, e->d->qkv_cols)));
         EBB_TRY(decode_attention(e, layer, &qkv, &o));
+        EBB_TRY(ebb_weights_need(e, layer, EBB_WEIGHTS_MLP));
         EBB_TRY(ebb_linear_fill_tail(e, &l->o, &o, 0, &drop));
         EBB_TRY(ebb_emit_whole(e, e->c->width, e->storage, "x", layer + 1, &next));
         EBB_TRY(make_next(e, layer, &x, &o, &next, false));
@@ -792,6 +798,7 @@ static enum ebb_status open(struct ebb_build *build, const struct ebb_decoder *d
     e->at = (struct ebb_layer_state *)ebb_mem_alloc(build->ctx,
                                                     (size_t)(e->c->layers + 1) * sizeof *e->at);
     if (!e->at) return EBB_NO_MEMORY;
+    EBB_TRY(ebb_stream_open(e));
     for (int64_t layer = 0; layer <= e->c->layers; layer++) {
         for (int slot = 0; slot < EBB_DECODER_SLOTS; slot++)
             ebb_saved_clear(&e->at[layer].slot[slot]);
@@ -827,6 +834,8 @@ enum ebb_status ebb_decoder_emit(const struct ebb_net *net, struct ebb_build *bu
     if (status == EBB_OK)
         status = kind == EBB_PROGRAM_DECODE ? emit_decode(&e)
                                             : emit_training(&e, other ? &second : NULL);
+    ebb_stream_close(build->ctx, &second);
+    ebb_stream_close(build->ctx, &e);
     ebb_mem_free(build->ctx, second.at);
     ebb_mem_free(build->ctx, e.at);
     return status;

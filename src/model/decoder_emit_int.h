@@ -1,5 +1,6 @@
 /* What the writers of a decoder's programs share: decoder_emit.c has embedding and layers,
- * decoder_linear.c their linear fields with adapters, decoder_head.c the head and the losses.
+ * decoder_linear.c their linear fields with adapters, decoder_head.c the head and the losses,
+ * decoder_stream.c what lives in host memory.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef EBB_DECODER_EMIT_INT_H
 #define EBB_DECODER_EMIT_INT_H
@@ -26,6 +27,18 @@ struct ebb_layer_state {
     struct ebb_ring x2, gate_up;
 };
 
+/* A matrix that lives in host memory. */
+struct ebb_streamed {
+    int32_t tensor; /* where it is on the device now; -1: nowhere */
+    bool ready;     /* its adapters lie around it */
+};
+
+/* A gradient that lives in host memory. */
+struct ebb_away_grad {
+    int32_t tensor; /* -1: it is there */
+    bool written;   /* by this program */
+};
+
 struct ebb_emitter {
     struct ebb_build *b;
     const struct ebb_decoder *d;
@@ -36,6 +49,11 @@ struct ebb_emitter {
     int64_t tiles;
     struct ebb_layer_state *at; /* [layers + 1]; the last has only x: the input of the final norm */
     struct ebb_matrix dx;       /* gradient of the residual stream, in place down the layers */
+    int64_t target;             /* the layer whose backward pass is being written; -1: none yet */
+    int64_t mlp_of;             /* the last layer whose backward pass came to its MLP */
+    bool streams_weights;       /* some matrices live in host memory */
+    struct ebb_streamed *in;    /* [linears] */
+    struct ebb_away_grad *grads; /* [params] */
 };
 
 /* ---- decoder_emit.c ---- */
@@ -51,13 +69,36 @@ struct ebb_view ebb_emit_vector(const struct ebb_emitter *e, int32_t tensor, int
 /* An int32 input [1, n]; the documents' starts. */
 struct ebb_view ebb_emit_input(int32_t tensor, int64_t n);
 struct ebb_view ebb_emit_docs(const struct ebb_emitter *e);
-/* The fp32 gradient of a parameter; -1: absent. */
-struct ebb_view ebb_emit_grad(const struct ebb_emitter *e, int32_t param);
 enum ebb_status ebb_emit_norm(struct ebb_emitter *e, const struct ebb_decoder_vector *norm,
                               struct ebb_view x, struct ebb_view y);
 enum ebb_status ebb_emit_norm_backward(struct ebb_emitter *e, const struct ebb_decoder_vector *norm,
                                        struct ebb_view x, struct ebb_view dy, struct ebb_view dx,
                                        bool overwrite);
+
+/* ---- decoder_stream.c ---- */
+
+enum ebb_weights {
+    EBB_WEIGHTS_ATTENTION, /* qkv */
+    EBB_WEIGHTS_MLP,       /* o, gate_up, down */
+    EBB_WEIGHTS_HEAD       /* of no layer */
+};
+
+enum ebb_status ebb_stream_open(struct ebb_emitter *e);
+/* Accepts one that was never opened. */
+void ebb_stream_close(struct ebb_ctx *ctx, struct ebb_emitter *e);
+/* Sees that matrices are on the device, with their adapters, and starts those needed next. Before
+ * the first entry that reads them; nothing where they always are. */
+enum ebb_status ebb_weights_need(struct ebb_emitter *e, int64_t layer, enum ebb_weights which);
+/* What came in for a layer is of no more use. */
+void ebb_weights_forget(struct ebb_emitter *e, int64_t layer);
+/* The tensor that has a linear's matrix now, [rows + tail, in + tail]. */
+int32_t ebb_linear_w(const struct ebb_emitter *e, const struct ebb_decoder_linear *linear);
+/* The fp32 gradient of a parameter; -1: absent. */
+struct ebb_view ebb_emit_grad(const struct ebb_emitter *e, int32_t param);
+/* Before the first and behind the last entry of a row that adds to a matrix's gradient; nothing for
+ * those on the device and for -1. It may begin again later. */
+enum ebb_status ebb_grad_begin(struct ebb_emitter *e, int32_t param);
+enum ebb_status ebb_grad_end(struct ebb_emitter *e, int32_t param);
 
 /* ---- decoder_linear.c: tile t of matrices [., columns + tail] ---- */
 

@@ -42,6 +42,7 @@ enum ebb_status ebb_head_open(struct ebb_emitter *e, bool train, struct ebb_head
 {
     int64_t chunk = e->b->numerics->head_chunk;
     head->chunk = chunk < e->b->capacity.tokens ? chunk : e->b->capacity.tokens;
+    EBB_TRY(ebb_weights_need(e, e->c->layers, EBB_WEIGHTS_HEAD));
     EBB_TRY(ebb_build_new_scratch(e->b)); /* it wants more than the layers do */
     EBB_TRY(new_chunk(e, head, e->c->width, e->storage, "raw", &head->raw));
     EBB_TRY(new_chunk(e, head, e->c->width, e->storage, "h", &head->h));
@@ -66,7 +67,8 @@ static struct ebb_view label_rows_view(const struct ebb_emitter *e)
 
 static struct ebb_view head_weight(const struct ebb_emitter *e)
 {
-    return ebb_tensor_view(e->d->head, e->storage, 0, e->c->vocab, 0, e->c->width, e->c->width);
+    return ebb_tensor_view(ebb_linear_w(e, &e->d->head), e->storage, 0, e->c->vocab, 0, e->c->width,
+                           e->c->width);
 }
 
 enum ebb_status ebb_head_logits(struct ebb_emitter *e, const struct ebb_head *head, int64_t i,
@@ -95,9 +97,10 @@ static enum ebb_status head_backward(struct ebb_emitter *e, const struct ebb_hea
                               .y = dh,
                               .form = EBB_MATMUL_NN};
     EBB_TRY(ebb_build_matmul(e->b, &args));
-    if (e->d->head_param >= 0)
+    EBB_TRY(ebb_grad_begin(e, e->d->head.param));
+    if (e->d->head.param >= 0)
         EBB_TRY(ebb_emit_weight_gradient(e, dlogits, chunk_view(e, head, &head->h, i),
-                                         ebb_emit_grad(e, e->d->head_param)));
+                                         ebb_emit_grad(e, e->d->head.param)));
     EBB_TRY(ebb_emit_norm_backward(e, &e->d->final_norm, chunk_view(e, head, &head->raw, i), dh, dh,
                                    true));
     struct ebb_scatter_rows scatter = {.x = dh,
@@ -262,7 +265,7 @@ enum ebb_status ebb_head_emit(struct ebb_emitter *e, const struct ebb_matrix *x,
         EBB_TRY(chunk_loss(e, &head, logits, i));
         if (e->train) EBB_TRY(head_backward(e, &head, i));
     }
-    return EBB_OK;
+    return ebb_grad_end(e, e->d->head.param);
 }
 
 /* ---- head and loss of preferences ---- */
@@ -331,7 +334,7 @@ enum ebb_status ebb_head_emit_sequences(struct ebb_emitter *e, const struct ebb_
         EBB_TRY(ebb_build_op(e->b, EBB_OP_label_logprob_backward, &args));
         EBB_TRY(head_backward(e, &head, i));
     }
-    return EBB_OK;
+    return ebb_grad_end(e, e->d->head.param);
 }
 
 enum ebb_status ebb_head_emit_reference(struct ebb_emitter *e, const struct ebb_matrix *x,

@@ -48,8 +48,8 @@ static enum ebb_status emit_dropout(struct ebb_emitter *e, uint32_t instance, st
 static struct ebb_view a_view(const struct ebb_emitter *e, const struct ebb_decoder_linear *linear,
                               int64_t row0, int64_t rows)
 {
-    return ebb_tensor_view(linear->w, e->storage, linear->rows + row0, rows, 0, linear->in,
-                           linear->in + linear->tail);
+    return ebb_tensor_view(ebb_linear_w(e, linear), e->storage, linear->rows + row0, rows, 0,
+                           linear->in, linear->in + linear->tail);
 }
 
 enum ebb_status ebb_linear_fill_tail(struct ebb_emitter *e, const struct ebb_decoder_linear *linear,
@@ -88,8 +88,8 @@ enum ebb_status ebb_linear_forward(struct ebb_emitter *e, const struct ebb_decod
 {
     int64_t k = linear->in + ebb_linear_tail(e, linear);
     struct ebb_matmul args = {.a = ebb_matrix_tile(e->b, in, t, 0, k),
-                              .b = ebb_tensor_view(linear->w, e->storage, 0, linear->rows, 0, k,
-                                                   linear->in + linear->tail),
+                              .b = ebb_tensor_view(ebb_linear_w(e, linear), e->storage, 0,
+                                                   linear->rows, 0, k, linear->in + linear->tail),
                               .bias = ebb_emit_vector(e, linear->bias, linear->rows),
                               .add = add,
                               .y = y,
@@ -131,15 +131,15 @@ static enum ebb_status gradient_tail(struct ebb_emitter *e, const struct ebb_dec
 {
     if (linear->tail <= EBB_THIN_COLS)
         return product(e, ebb_matrix_tile(e->b, dy, t, 0, linear->rows),
-                       ebb_tensor_view(linear->w, e->storage, 0, linear->rows, linear->in,
-                                       linear->tail, linear->in + linear->tail),
+                       ebb_tensor_view(ebb_linear_w(e, linear), e->storage, 0, linear->rows,
+                                       linear->in, linear->tail, linear->in + linear->tail),
                        ebb_matrix_tile(e->b, dy, t, linear->rows, linear->tail), e->d->scale);
     int64_t rank = e->d->rank_cols;
     for (int i = 0; i < linear->part_count; i++) {
         const struct ebb_decoder_part *part = &linear->parts[i];
         if (part->tail0 < 0) continue;
         EBB_TRY(product(e, ebb_matrix_tile(e->b, dy, t, part->row0, part->rows),
-                        ebb_tensor_view(linear->w, e->storage, part->row0, part->rows,
+                        ebb_tensor_view(ebb_linear_w(e, linear), e->storage, part->row0, part->rows,
                                         linear->in + part->tail0, rank, linear->in + linear->tail),
                         ebb_matrix_tile(e->b, dy, t, linear->rows + part->tail0, rank),
                         e->d->scale));
@@ -188,6 +188,7 @@ enum ebb_status ebb_linear_backward(struct ebb_emitter *e, const struct ebb_deco
                                     const struct ebb_matrix *drop)
 {
     struct ebb_view dy_view = ebb_matrix_tile(e->b, dy, t, 0, linear->rows);
+    EBB_TRY(ebb_grad_begin(e, linear->param));
     if (linear->param >= 0)
         EBB_TRY(ebb_emit_weight_gradient(e, dy_view, ebb_matrix_tile(e->b, in, t, 0, linear->in),
                                          ebb_emit_grad(e, linear->param)));
@@ -205,7 +206,7 @@ enum ebb_status ebb_linear_backward(struct ebb_emitter *e, const struct ebb_deco
     /* The rows below W are A, and dy's tail meets them: one product gives both gradients. */
     int64_t k = linear->rows + (drop->tensor < 0 ? linear->tail : 0);
     EBB_TRY(product(e, ebb_matrix_tile(e->b, dy, t, 0, k),
-                    ebb_tensor_view(linear->w, e->storage, 0, k, 0, linear->in,
+                    ebb_tensor_view(ebb_linear_w(e, linear), e->storage, 0, k, 0, linear->in,
                                     linear->in + linear->tail),
                     ebb_matrix_tile(e->b, d_in, t, 0, linear->in), 1));
     if (drop->tensor < 0) return EBB_OK;

@@ -23,6 +23,7 @@ struct ebb_step {
     uint64_t step;   /* optimizer step, from 1 */
     uint32_t micro;  /* micro-batch within the step, from 0 */
     uint32_t rank;
+    int64_t first; /* 1: no micro-batch of this step ran before, gradients hold nothing */
     double learning_rate;
     double bias1, bias2;  /* AdamW: 1 - beta1^t and 1 - beta2^t */
     /* Labels of the whole step, or what a preference loss counts as `examples`: gradients and loss

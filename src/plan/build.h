@@ -42,10 +42,11 @@ struct ebb_build {
     const struct ebb_numerics *numerics;
     struct ebb_capacity capacity;
     const struct ebb_policies *policies;
-    bool streams;    /* moves run on queues of their own; else on COMPUTE */
-    int prefetch;    /* layers whose saved slots come in ahead of the one that backward works on */
-    int ring;        /* buffers of a slot that leaves tile by tile */
-    int32_t scratch; /* what ops share at the moment; grows with need */
+    bool streams; /* moves run on queues of their own; else on COMPUTE */
+    int prefetch; /* layers whose saved slots come in ahead of the one that backward works on */
+    int ring;     /* buffers of a slot that leaves tile by tile */
+    int weights_ahead;   /* groups of matrices that come in from host memory ahead of need */
+    int32_t scratch;     /* what ops share at the moment; grows with need */
     int64_t saved_bytes; /* out: device bytes of slots that are kept */
 };
 

@@ -40,7 +40,7 @@ static double cost_of(struct forecaster *f, enum ebb_cost_class which,
     return ebb_cost_seconds(cost, work);
 }
 
-/* What the host puts together for a run: rows of persistent tensors that come in. */
+/* What the host puts together for a run: rows of tokens that come in from persistent tensors. */
 static double host_bytes(const struct forecaster *f, const struct ebb_program *program)
 {
     double bytes = 0;
@@ -48,7 +48,8 @@ static double host_bytes(const struct forecaster *f, const struct ebb_program *p
         const struct ebb_entry *entry = ebb_program_entry_at(program, e);
         if (entry->kind != EBB_ENTRY_IN) continue;
         const struct ebb_move *move = (const struct ebb_move *)ebb_program_args(program, entry);
-        if (move->object < 0) bytes += ebb_entry_work(program, entry, &f->env).bytes;
+        if (move->object < 0 && move->host.extent == EBB_EXTENT_TOKENS)
+            bytes += ebb_entry_work(program, entry, &f->env).bytes;
     }
     return bytes;
 }
@@ -80,6 +81,7 @@ static double ready_at(const struct forecaster *f, const struct ebb_program *pro
 static double entry_seconds(struct forecaster *f, const struct ebb_program *program,
                             const struct ebb_entry *entry, const struct ebb_op_work *work)
 {
+    if (!ebb_entry_runs(entry, f->env.step)) return 0;
     if (work->bytes <= 0 && entry->kind != EBB_ENTRY_OP) return 0;
     return cost_of(f, ebb_entry_cost_class(program, entry, f->numerics), work);
 }
@@ -134,6 +136,15 @@ static void set_step(const struct ebb_capacity *capacity, const struct ebb_forec
     }
 }
 
+/* Then the first micro-batch of a step takes less than the others. */
+static bool keeps_gradients_away(const struct ebb_plan *plan)
+{
+    for (int32_t i = 0; i < plan->policies.units; i++)
+        if (plan->policies.away[i] && plan->request.net->units[i] == EBB_UNIT_OPTIMIZER)
+            return true;
+    return false;
+}
+
 enum ebb_status ebb_forecast_step(struct ebb_ctx *ctx, const struct ebb_plan *plan,
                                   const struct ebb_rates *rates,
                                   const struct ebb_forecast_load *load,
@@ -152,7 +163,13 @@ enum ebb_status ebb_forecast_step(struct ebb_ctx *ctx, const struct ebb_plan *pl
     f.env.ctx = ctx;
     f.env.step = &step;
     f.env.doc_starts = load->doc_starts;
+    step.first = 1;
+    if (keeps_gradients_away(plan)) f.times = 1;
     if (plan->programs[EBB_PROGRAM_TRAIN])
+        status = run_program(&f, plan->programs[EBB_PROGRAM_TRAIN], false);
+    step.first = 0;
+    f.times = (double)load->micro_batches - f.times;
+    if (status == EBB_OK && f.times > 0 && plan->programs[EBB_PROGRAM_TRAIN])
         status = run_program(&f, plan->programs[EBB_PROGRAM_TRAIN], false);
     f.times = 1;
     if (status == EBB_OK && plan->programs[EBB_PROGRAM_UPDATE])

@@ -48,14 +48,25 @@ enum ebb_program_kind {
 };
 const char *ebb_program_kind_name(enum ebb_program_kind kind);
 
+/* A unit: persistent tensors that may live in host memory together, each coming to the device where
+ * it is used. A plan says which units are away (plan/policy.h). */
+enum ebb_unit {
+    EBB_UNIT_PARAMS, /* frozen matrices of a layer, or of a head: they come in, and never go out */
+    EBB_UNIT_OPTIMIZER /* gradients, moments and low halves of a layer's, a table's or a head's
+                          trained matrices. Gradients are away between the layer's backward pass
+                          and the sweep, the others but for their block's turn in the sweep */
+};
+
 /* A parameter: what the optimizer sweeps and checkpoints save. Tensor indices are into the net's
  * persistent tensors; -1: it has none. */
 struct ebb_param {
     char name[96];
-    struct ebb_view w;  /* [rows, cols] in the storage dtype, any stride: what the programs read */
-    int32_t lo;         /* [rows, cols] uint16, see op/optimizer.h */
-    int32_t master;     /* [rows, cols] fp32 */
-    int32_t grad, m, v; /* [rows, cols] fp32 */
+    struct ebb_view w; /* [rows, cols] in the storage dtype, any stride: what the programs read */
+    struct ebb_view stand_in; /* the same, contiguous, where w's own tensor is away; else absent */
+    int32_t unit;             /* of w, where there is a stand-in, else of the tensors below; -1 */
+    int32_t lo;               /* [rows, cols] uint16, see op/optimizer.h */
+    int32_t master;           /* [rows, cols] fp32 */
+    int32_t grad, m, v;       /* [rows, cols] fp32 */
     bool trained;
     bool decay; /* weight decay applies: not to norms and biases */
 };
@@ -91,7 +102,12 @@ struct ebb_net {
     struct ebb_slot slots[EBB_SLOTS];
     struct ebb_tensor *tensors; /* [tensor_count] persistent, offsets not set */
     uint8_t *kinds;             /* [tensor_count] enum ebb_kind */
+    int32_t *unit_of;           /* [tensor_count] -1: always where the tensor says */
+    uint8_t *stands_in;         /* [tensor_count] 1: it exists, on the device, only while its unit
+                                   is away */
     int32_t tensor_count;
+    uint8_t *units; /* [unit_count] enum ebb_unit, in the order in which forward uses them */
+    int32_t unit_count;
     struct ebb_param *params; /* [param_count] */
     int32_t param_count;
     struct ebb_net_inputs inputs;

@@ -3,9 +3,8 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "plan/plan.h"
 
-#include "op/optimizer.h"
-#include "op/step.h"
 #include "plan/search_int.h"
+#include "plan/update_int.h"
 
 static int64_t align_up(int64_t bytes)
 {
@@ -14,90 +13,20 @@ static int64_t align_up(int64_t bytes)
 
 /* Lays the net's tensors out in each space, one after the other; `start`: where its transient
  * region begins. */
-static void lay_persistent(const struct ebb_net *net, struct ebb_tensor *tensors,
-                           int64_t start[EBB_SPACE_COUNT])
+static void lay_persistent(const struct ebb_net *net, const struct ebb_policies *policies,
+                           struct ebb_tensor *tensors, int64_t start[EBB_SPACE_COUNT])
 {
     memset(start, 0, EBB_SPACE_COUNT * sizeof *start);
     for (int32_t i = 0; i < net->tensor_count; i++) {
+        bool away = ebb_policies_away(policies, net->unit_of[i]);
         tensors[i] = net->tensors[i];
+        if (net->stands_in[i])
+            tensors[i].bytes = away ? tensors[i].bytes : 0;
+        else if (away)
+            tensors[i].space = EBB_SPACE_HOST;
         tensors[i].offset = start[tensors[i].space];
         start[tensors[i].space] = align_up(tensors[i].offset + tensors[i].bytes);
     }
-}
-
-/* ---- the update program ---- */
-
-static struct ebb_view block_view(int32_t tensor)
-{
-    int64_t bytes = (int64_t)sizeof(struct ebb_step);
-    return ebb_tensor_view(tensor, EBB_U8, 0, 1, 0, bytes, bytes);
-}
-
-static struct ebb_view sums_view(int32_t tensor)
-{
-    int64_t bytes = (int64_t)sizeof(struct ebb_sums);
-    return ebb_tensor_view(tensor, EBB_U8, 0, 1, 0, bytes, bytes);
-}
-
-static struct ebb_view state_view(const struct ebb_param *param, int32_t tensor,
-                                  enum ebb_dtype dtype)
-{
-    if (tensor < 0) return ebb_view_none();
-    return ebb_tensor_view(tensor, dtype, 0, param->w.rows, 0, param->w.cols, param->w.cols);
-}
-
-static enum ebb_status emit_sweep(struct ebb_build *build, const struct ebb_net *net, int32_t index,
-                                  const struct ebb_optimizer_keys *keys)
-{
-    const struct ebb_param *param = &net->params[index];
-    double decay = param->decay ? keys->weight_decay : 0;
-    if (keys->sgd) {
-        struct ebb_sgd args = {.w = param->w,
-                               .lo = state_view(param, param->lo, EBB_U16),
-                               .master = state_view(param, param->master, EBB_F32),
-                               .grad = state_view(param, param->grad, EBB_F32),
-                               .m = state_view(param, param->m, EBB_F32),
-                               .step = block_view(net->inputs.step),
-                               .sums = sums_view(net->inputs.sums),
-                               .instance = (uint32_t)index,
-                               .momentum = keys->momentum,
-                               .weight_decay = decay};
-        return ebb_build_op(build, EBB_OP_sgd, &args);
-    }
-    struct ebb_adamw args = {.w = param->w,
-                             .lo = state_view(param, param->lo, EBB_U16),
-                             .master = state_view(param, param->master, EBB_F32),
-                             .grad = state_view(param, param->grad, EBB_F32),
-                             .m = state_view(param, param->m, EBB_F32),
-                             .v = state_view(param, param->v, EBB_F32),
-                             .step = block_view(net->inputs.step),
-                             .sums = sums_view(net->inputs.sums),
-                             .instance = (uint32_t)index,
-                             .beta1 = keys->beta1,
-                             .beta2 = keys->beta2,
-                             .eps = keys->eps,
-                             .weight_decay = decay};
-    return ebb_build_op(build, EBB_OP_adamw, &args);
-}
-
-/* Two phases: the norm of all gradients and the clip factor, then the sweep. */
-static enum ebb_status emit_update(struct ebb_build *build, const struct ebb_plan_request *request)
-{
-    const struct ebb_net *net = request->net;
-    const struct ebb_op_target target = ebb_numerics_target(build->numerics);
-    for (int32_t i = 0; i < net->param_count; i++) {
-        struct ebb_norm_squared args = {.grad = state_view(&net->params[i], net->params[i].grad,
-                                                           EBB_F32),
-                                        .sums = sums_view(net->inputs.sums)};
-        args.scratch = ebb_build_scratch(build, ebb_norm_squared_scratch(&target));
-        EBB_TRY(ebb_build_op(build, EBB_OP_norm_squared, &args));
-    }
-    struct ebb_clip clip = {.step = block_view(net->inputs.step),
-                            .sums = sums_view(net->inputs.sums)};
-    EBB_TRY(ebb_build_op(build, EBB_OP_clip, &clip));
-    for (int32_t i = 0; i < net->param_count; i++)
-        EBB_TRY(emit_sweep(build, net, i, &request->optimizer));
-    return EBB_OK;
 }
 
 /* ---- one program ---- */
@@ -129,9 +58,10 @@ static enum ebb_status write_program(struct ebb_ctx *ctx, const struct ebb_plan 
     build.streams = request->streams;
     build.prefetch = prefetch;
     build.ring = request->one_buffer ? 1 : 2;
+    build.weights_ahead = request->one_buffer ? 0 : 1 + prefetch;
     EBB_TRY(ebb_build_new_scratch(&build));
     if (kind == EBB_PROGRAM_UPDATE)
-        EBB_TRY(emit_update(&build, request));
+        EBB_TRY(ebb_update_emit(&build, request));
     else
         EBB_TRY(request->net->emit(request->net, &build, kind));
     *saved_bytes = build.saved_bytes;
@@ -176,12 +106,18 @@ static void count_bytes(struct ebb_plan *plan, int64_t transient, int64_t saved_
     plan->device_bytes = device;
     plan->host_bytes = end_of(plan, EBB_SPACE_HOST);
     memset(plan->kind_bytes, 0, sizeof plan->kind_bytes);
+    memset(plan->host_kind_bytes, 0, sizeof plan->host_kind_bytes);
     for (int32_t i = 0; i < net->tensor_count; i++)
-        if (net->tensors[i].space == EBB_SPACE_DEVICE)
-            plan->kind_bytes[net->kinds[i]] += net->tensors[i].bytes;
+        if (plan->persistent[i].space == EBB_SPACE_DEVICE)
+            plan->kind_bytes[net->kinds[i]] += plan->persistent[i].bytes;
+        else
+            plan->host_kind_bytes[net->kinds[i]] += plan->persistent[i].bytes;
     plan->kind_bytes[EBB_KIND_SAVED] = saved_bytes <= device - transient ? saved_bytes : 0;
     for (int i = 0; i < EBB_KIND_WORKING; i++) named += plan->kind_bytes[i];
     plan->kind_bytes[EBB_KIND_WORKING] = device - named;
+    plan->host_kind_bytes[EBB_KIND_SAVED] = plan->host_bytes;
+    for (int i = 0; i < EBB_KIND_SAVED; i++)
+        plan->host_kind_bytes[EBB_KIND_SAVED] -= plan->host_kind_bytes[i];
 }
 
 void ebb_plan_set_overhead(struct ebb_plan *plan, int64_t overhead_bytes)
@@ -206,7 +142,7 @@ static enum ebb_status make_others(struct ebb_ctx *ctx, struct ebb_plan *plan)
 {
     const struct ebb_plan_request *request = &plan->request;
     int64_t start[EBB_SPACE_COUNT], saved_bytes;
-    lay_persistent(request->net, plan->persistent, start);
+    lay_persistent(request->net, &plan->policies, plan->persistent, start);
     for (int i = 0; i < EBB_PROGRAM_COUNT; i++)
         if (request->programs[i] && i != EBB_PROGRAM_TRAIN)
             EBB_TRY(make_program(ctx, plan, (enum ebb_program_kind)i, start, 0, &saved_bytes));
@@ -217,7 +153,7 @@ enum ebb_status ebb_plan_write(struct ebb_ctx *ctx, struct ebb_plan *plan, int p
 {
     const struct ebb_plan_request *request = &plan->request;
     int64_t start[EBB_SPACE_COUNT], saved_bytes = 0;
-    lay_persistent(request->net, plan->persistent, start);
+    lay_persistent(request->net, &plan->policies, plan->persistent, start);
     ebb_program_free(plan->programs[EBB_PROGRAM_TRAIN]);
     plan->programs[EBB_PROGRAM_TRAIN] = NULL;
     plan->bytes_out = plan->bytes_in = 0;
@@ -273,10 +209,21 @@ static enum ebb_status climb(struct ebb_ctx *ctx, struct ebb_plan *plan)
     return try_policies(ctx, plan);
 }
 
+/* The units that keys send away. */
+static void send_units(struct ebb_plan *plan)
+{
+    const struct ebb_memory_keys *keys = &plan->request.memory;
+    for (int32_t i = 0; i < plan->policies.units; i++)
+        plan->policies.away[i] = EBB_TRUE == (plan->request.net->units[i] == EBB_UNIT_PARAMS
+                                                  ? keys->offload_params
+                                                  : keys->offload_optimizer);
+}
+
 /* Chooses policies and writes all programs for them, in order. */
 static enum ebb_status make_programs(struct ebb_ctx *ctx, struct ebb_plan *plan)
 {
     bool found = false;
+    send_units(plan);
     EBB_TRY(make_others(ctx, plan));
     EBB_TRY(ebb_plan_search(ctx, plan, &found));
     if (!found) EBB_TRY(climb(ctx, plan));
@@ -297,7 +244,8 @@ enum ebb_status ebb_plan_create(struct ebb_ctx *ctx, const struct ebb_plan_reque
     plan->persistent = (struct ebb_tensor *)ebb_mem_alloc(ctx, (size_t)request->net->tensor_count *
                                                                    sizeof *plan->persistent);
     if (!plan->persistent) goto out;
-    status = ebb_policies_create(ctx, request->net->layers, EBB_POLICY_KEEP, &plan->policies);
+    status = ebb_policies_create(ctx, request->net->layers, request->net->unit_count,
+                                 EBB_POLICY_KEEP, &plan->policies);
     if (status != EBB_OK) goto out;
     status = make_programs(ctx, plan);
 out:

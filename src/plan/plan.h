@@ -56,8 +56,10 @@ struct ebb_plan {
     int64_t host_bytes;
     int64_t kind_bytes[EBB_KIND_COUNT]; /* of device memory: sum == device_bytes; gaps of alignment
                                            count as working set */
-    int64_t bytes_out, bytes_in;        /* moved by one train program at capacity */
-    bool fits;                          /* within both budgets */
+    int64_t host_kind_bytes[EBB_KIND_COUNT]; /* of host memory: sum == host_bytes; what moves out
+                                                and gaps of alignment are saved activations */
+    int64_t bytes_out, bytes_in;             /* moved by one train program at capacity */
+    bool fits;                               /* within both budgets */
     /* Neither is known without rates. */
     struct ebb_forecast forecast;
     struct ebb_forecast unlimited; /* of the plan in which everything stays on the device */

@@ -53,12 +53,17 @@ const char *ebb_program_kind_name(enum ebb_program_kind kind)
     return program_names[kind];
 }
 
-enum ebb_status ebb_policies_create(struct ebb_ctx *ctx, int64_t layers, enum ebb_policy fill,
-                                    struct ebb_policies *policies)
+enum ebb_status ebb_policies_create(struct ebb_ctx *ctx, int64_t layers, int32_t units,
+                                    enum ebb_policy fill, struct ebb_policies *policies)
 {
     policies->layers = layers;
+    policies->units = units;
     policies->at = ebb_mem_alloc(ctx, (size_t)(layers > 0 ? layers : 1) * sizeof *policies->at);
-    if (!policies->at) return EBB_NO_MEMORY;
+    policies->away = ebb_mem_alloc(ctx, (size_t)(units > 0 ? units : 1));
+    if (!policies->at || !policies->away) {
+        ebb_policies_free(ctx, policies);
+        return EBB_NO_MEMORY;
+    }
     memset(policies->at, (int)fill, (size_t)layers * sizeof *policies->at);
     return EBB_OK;
 }
@@ -66,8 +71,20 @@ enum ebb_status ebb_policies_create(struct ebb_ctx *ctx, int64_t layers, enum eb
 void ebb_policies_free(struct ebb_ctx *ctx, struct ebb_policies *policies)
 {
     ebb_mem_free(ctx, policies->at);
-    policies->at = NULL;
-    policies->layers = 0;
+    ebb_mem_free(ctx, policies->away);
+    memset(policies, 0, sizeof *policies);
+}
+
+bool ebb_policies_away(const struct ebb_policies *policies, int32_t unit)
+{
+    return unit >= 0 && policies->away[unit];
+}
+
+struct ebb_view ebb_policies_param(const struct ebb_policies *policies,
+                                   const struct ebb_param *param)
+{
+    return param->stand_in.tensor >= 0 && ebb_policies_away(policies, param->unit) ? param->stand_in
+                                                                                   : param->w;
 }
 
 /* One step of the ladder: the policies of the named slots, the others are made again. */

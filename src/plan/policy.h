@@ -21,14 +21,22 @@ enum ebb_policy {
 const char *ebb_policy_name(enum ebb_policy policy);
 bool ebb_policy_parse(const char *text, enum ebb_policy *policy);
 
-/* The whole table, [layers][EBB_SLOTS]; owned. {0} is empty. */
+/* The whole table, [layers][EBB_SLOTS], and which of the net's units are away; owned. {0} is
+ * empty. */
 struct ebb_policies {
     uint8_t (*at)[EBB_SLOTS];
     int64_t layers;
+    uint8_t *away; /* [units] 1: in host memory */
+    int32_t units;
 };
-enum ebb_status ebb_policies_create(struct ebb_ctx *ctx, int64_t layers, enum ebb_policy fill,
-                                    struct ebb_policies *policies);
+/* Slots as `fill` says, no unit away. */
+enum ebb_status ebb_policies_create(struct ebb_ctx *ctx, int64_t layers, int32_t units,
+                                    enum ebb_policy fill, struct ebb_policies *policies);
 void ebb_policies_free(struct ebb_ctx *ctx, struct ebb_policies *policies);
+bool ebb_policies_away(const struct ebb_policies *policies, int32_t unit); /* -1: no */
+/* Where programs find a parameter. */
+struct ebb_view ebb_policies_param(const struct ebb_policies *policies,
+                                   const struct ebb_param *param);
 
 /* What a user sets by hand: policies of slots for a range of layers. Slots not named keep what
  * earlier rules gave them ("recompute" where none did, except x: "keep"). */
@@ -46,8 +54,9 @@ enum ebb_auto { EBB_AUTO, EBB_FALSE, EBB_TRUE };
 struct ebb_memory_keys {
     enum ebb_auto gradient_checkpointing;
     enum ebb_auto activation_offloading;
-    const struct ebb_policy_rule *rules; /* `activations:`; borrowed */
-    int64_t rule_count;                  /* 0: none given */
+    const struct ebb_policy_rule *rules;             /* `activations:`; borrowed */
+    int64_t rule_count;                              /* 0: none given */
+    enum ebb_auto offload_params, offload_optimizer; /* true: every unit of the kind is away */
 };
 
 /* A ready-made table: step `k` of the ladder that `auto` climbs until the plan fits, cheapest in

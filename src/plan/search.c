@@ -417,7 +417,7 @@ static enum ebb_status climb(struct searcher *s, struct ladder *ladder, bool *fi
     const char *what;
     bool last = false;
     enum ebb_status status = EBB_OK;
-    EBB_TRY(ebb_policies_create(s->ctx, s->net->layers, EBB_POLICY_KEEP, &step));
+    EBB_TRY(ebb_policies_create(s->ctx, s->net->layers, 0, EBB_POLICY_KEEP, &step));
     for (int k = 0; status == EBB_OK && !last && !*fits; k++) {
         status = ebb_policies_ladder(s->ctx, s->net, &s->plan->request.memory, true, k, &step,
                                      &what, &last);
@@ -508,13 +508,13 @@ static enum ebb_status put_words(struct searcher *s)
 /* A table that the ladder has too is called what it is there. */
 static enum ebb_status name_choice(struct searcher *s)
 {
-    const struct ebb_memory_keys any = {EBB_AUTO, EBB_AUTO, NULL, 0};
+    const struct ebb_memory_keys any = {.rule_count = 0};
     struct ebb_policies step;
     const char *what;
     bool last = false, same = false;
     enum ebb_status status = EBB_OK;
     EBB_TRY(put_words(s));
-    EBB_TRY(ebb_policies_create(s->ctx, s->net->layers, EBB_POLICY_KEEP, &step));
+    EBB_TRY(ebb_policies_create(s->ctx, s->net->layers, 0, EBB_POLICY_KEEP, &step));
     for (int k = 0; status == EBB_OK && !last && !same; k++) {
         status = ebb_policies_ladder(s->ctx, s->net, &any, true, k, &step, &what, &last);
         same = status == EBB_OK;

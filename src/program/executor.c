@@ -233,11 +233,11 @@ int32_t ebb_program_run_length(const struct ebb_program *program, int32_t entry,
     const struct ebb_entry *first = ebb_program_entry_at(program, entry);
     int32_t room = ebb_program_entries(program) - entry, length = 1;
     if (room > max) room = max;
-    if (first->kind != EBB_ENTRY_OP) return 1;
+    if (first->kind != EBB_ENTRY_OP || first->when != EBB_RUNS_ALWAYS) return 1;
     for (; length < room; length++) {
         const struct ebb_entry *next = ebb_program_entry_at(program, entry + length);
         if (next->kind != EBB_ENTRY_OP || next->op != first->op || next->queue != first->queue ||
-            next->wait_count > 0 || ebb_program_entry_at(program, entry + length - 1)->event >= 0)
+            next->when != EBB_RUNS_ALWAYS || next->wait_count > 0 || ebb_program_entry_at(program, entry + length - 1)->event >= 0)
             return length;
         for (int32_t e = entry; e < entry + length; e++)
             if (!may_run_as_one(program, ebb_program_entry_at(program, e), next, shared))
@@ -470,6 +470,7 @@ static enum ebb_status run_move(struct ebb_executor *x, const struct launch *lau
 static enum ebb_status run_work(struct ebb_executor *x, const struct launch *launch,
                                 const struct ebb_entry *entry, const struct ebb_op_env *env)
 {
+    if (!ebb_entry_runs(entry, env->step)) return EBB_OK;
     if (entry->kind != EBB_ENTRY_OP) return run_move(x, launch, entry, env);
     if (launch->device_end > x->peak) x->peak = launch->device_end;
     return ebb_queue_launch(x->device, (enum ebb_queue)entry->queue, run_op, launch);

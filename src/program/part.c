@@ -87,6 +87,7 @@ struct ebb_op_work ebb_entry_work(const struct ebb_program *program, const struc
                                   const struct ebb_op_env *env)
 {
     const void *args = ebb_program_args(program, entry);
+    if (!ebb_entry_runs(entry, env->step)) return (struct ebb_op_work){0};
     if (entry->kind == EBB_ENTRY_OP) return ebb_op_work(env, (enum ebb_op)entry->op, args);
     const struct ebb_move *move = (const struct ebb_move *)args;
     struct ebb_op_work work = {.bytes =

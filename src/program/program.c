@@ -244,6 +244,17 @@ enum ebb_status ebb_program_move(struct ebb_program *program, enum ebb_queue que
     return append(program, entry, move, sizeof *move, 2);
 }
 
+void ebb_program_when(struct ebb_program *program, enum ebb_entry_when when)
+{
+    EBB_ASSERT(program->stage == EBB_STAGE_BUILD && program->entry_count > 0);
+    program->entries[program->entry_count - 1].when = (uint8_t)when;
+}
+
+bool ebb_entry_runs(const struct ebb_entry *entry, const struct ebb_step *step)
+{
+    return entry->when == EBB_RUNS_ALWAYS || (entry->when == EBB_RUNS_FIRST) == (step->first != 0);
+}
+
 void ebb_program_hold(struct ebb_program *program, int32_t tensor, bool whole)
 {
     EBB_ASSERT(program->stage == EBB_STAGE_BUILD && tensor >= 0 && tensor < program->tensor_count);
@@ -456,7 +467,7 @@ void ebb_program_traffic(const struct ebb_program *program, int64_t *bytes_out, 
     *bytes_out = *bytes_in = 0;
     for (int32_t e = 0; e < program->entry_count; e++) {
         const struct ebb_entry *entry = &program->entries[e];
-        if (entry->kind == EBB_ENTRY_OP) continue;
+        if (entry->kind == EBB_ENTRY_OP || entry->when == EBB_RUNS_LATER) continue;
         int64_t bytes = ebb_view_span(ebb_entry_view(program, entry, 0));
         *(entry->kind == EBB_ENTRY_OUT ? bytes_out : bytes_in) += bytes;
     }

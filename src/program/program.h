@@ -47,6 +47,14 @@ enum ebb_entry_kind {
     EBB_ENTRY_IN   /* move view 1 (host) to view 0 (device) */
 };
 
+/* Runs of a program in which an entry does its work; in others it is passed over, its waits and
+ * events excepted. Lifetimes, order and sizes are those of a program in which all entries run. */
+enum ebb_entry_when {
+    EBB_RUNS_ALWAYS,
+    EBB_RUNS_FIRST, /* of a step's first micro-batch: step->first */
+    EBB_RUNS_LATER  /* of the others */
+};
+
 /* A move of whole rows: part of a stash object. Both views have the same shape, dtype, extent
  * and row0; each is contiguous. Live rows only are moved. */
 struct ebb_move {
@@ -62,6 +70,7 @@ struct ebb_entry {
     uint8_t kind;       /* enum ebb_entry_kind */
     uint8_t queue;      /* enum ebb_queue */
     uint16_t op;        /* enum ebb_op, for EBB_ENTRY_OP */
+    uint8_t when;       /* enum ebb_entry_when */
     int32_t args;       /* where its arguments start in the program's pool, in bytes */
     int32_t waits;      /* first wait in the program's wait list */
     int32_t wait_count; /* entries on other queues that must have run before this one */
@@ -91,6 +100,10 @@ enum ebb_status ebb_program_op(struct ebb_program *program, enum ebb_queue queue
                                const void *args);
 enum ebb_status ebb_program_move(struct ebb_program *program, enum ebb_queue queue,
                                  enum ebb_entry_kind kind, const struct ebb_move *move);
+/* Says when the entry that was appended last runs. */
+void ebb_program_when(struct ebb_program *program, enum ebb_entry_when when);
+/* Whether an entry does its work in a run with these values. */
+bool ebb_entry_runs(const struct ebb_entry *entry, const struct ebb_step *step);
 /* Stretches a tensor's lifetime to the entry that was appended last (and, with `whole`, over the
  * whole program: what a later run of the same program finds again, such as a key/value cache). */
 void ebb_program_hold(struct ebb_program *program, int32_t tensor, bool whole);
@@ -130,7 +143,7 @@ int32_t ebb_program_object_tensor(const struct ebb_program *program, int32_t obj
 /* End of the highest range that the program uses in a space (its persistent tensors included
  * where touched); 0: none. */
 int64_t ebb_program_end(const struct ebb_program *program, enum ebb_space space);
-/* Bytes moved by OUT and IN entries at capacity. */
+/* Bytes moved by OUT and IN entries at capacity, in a step's first micro-batch. */
 void ebb_program_traffic(const struct ebb_program *program, int64_t *bytes_out, int64_t *bytes_in);
 
 /* One access of an entry: which bytes, whether written. i runs over the entry's views; false for

@@ -310,7 +310,7 @@ typedef bool (*change_fn)(const struct ebb_setup *setup, struct trial *trial);
 static bool drop_rules(const struct ebb_setup *setup, struct trial *trial)
 {
     if (setup->request.memory.rule_count == 0) return false;
-    trial->request.memory = (struct ebb_memory_keys){EBB_AUTO, EBB_AUTO, NULL, 0};
+    trial->request.memory = (struct ebb_memory_keys){.rule_count = 0};
     snprintf(trial->text, sizeof trial->text, "leave 'activations' out, so that the plan decides");
     return true;
 }

@@ -511,20 +511,6 @@ static enum ebb_status check_offered(struct ebb_options *options, const struct e
                         "where: %s\n"
                         "try:   device: cpu",
                         why, ebb_options_where(options, "device"));
-    if (config->offload_params == EBB_TIER_KEY_CPU)
-        return EBB_FAIL(ctx, EBB_UNSUPPORTED,
-                        "offload_params: cpu is not offered: weights stay in device memory\n"
-                        "where: %s\n"
-                        "try:   offload_params: auto, with use_peft: true or dtype: bfloat16 to "
-                        "need less",
-                        ebb_options_where(options, "offload_params"));
-    if (config->offload_optimizer == EBB_TIER_KEY_CPU)
-        return EBB_FAIL(
-            ctx, EBB_UNSUPPORTED,
-            "offload_optimizer: cpu is not offered: optimizer state stays in device memory\n"
-            "where: %s\n"
-            "try:   offload_optimizer: auto, with use_peft: true or optim: sgd to need less",
-            ebb_options_where(options, "offload_optimizer"));
     return EBB_OK;
 }
 

@@ -176,7 +176,8 @@ static enum ebb_status forecast_kept(const struct ebb_setup *setup, struct ebb_o
 {
     struct ebb_engine_request request = setup->request;
     struct ebb_engine *engine = NULL;
-    request.memory = (struct ebb_memory_keys){EBB_FALSE, EBB_FALSE, NULL, 0};
+    request.memory = (struct ebb_memory_keys){EBB_FALSE, EBB_FALSE, NULL, 0,
+                                               EBB_FALSE, EBB_FALSE};
     request.device_budget = request.host_budget = 0;
     enum ebb_status status = ebb_engine_create(setup->ctx, &request, &engine);
     if (status == EBB_OK) {

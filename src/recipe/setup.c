@@ -684,6 +684,8 @@ enum ebb_status ebb_setup_training(struct ebb_setup *setup)
                                                      .momentum = config->momentum,
                                                      .weight_decay = config->weight_decay};
     request->memory.gradient_checkpointing = (enum ebb_auto)config->gradient_checkpointing;
+    request->memory.offload_params = (enum ebb_auto)config->offload_params;
+    request->memory.offload_optimizer = (enum ebb_auto)config->offload_optimizer;
     request->memory.activation_offloading = (enum ebb_auto)config->activation_offloading;
     settle_host_budget(setup);
     request->max_grad_norm = config->max_grad_norm;

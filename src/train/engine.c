@@ -250,6 +250,7 @@ enum ebb_status ebb_engine_create(struct ebb_ctx *ctx, const struct ebb_engine_r
     *engine_out = NULL;
     if (!engine) return EBB_NO_MEMORY;
     engine->ctx = ctx;
+    engine->no_gradients = true;
     engine->request = *request;
     enum ebb_status status = ebb_model_config_load(ctx, request->model_dir, &engine->config);
     if (status == EBB_OK) status = ebb_weight_list_create(ctx, engine->config, &engine->weights);
@@ -429,6 +430,23 @@ static enum ebb_status add_to_profile(struct ebb_engine *engine, enum ebb_progra
                            &env, kind == EBB_PROGRAM_UPDATE);
 }
 
+/* Sets gradients to zero, those too that live in host memory. */
+static enum ebb_status zero_gradients(struct ebb_engine *engine)
+{
+    for (int32_t i = 0; i < engine->net->param_count; i++) {
+        const struct ebb_param *param = &engine->net->params[i];
+        int64_t bytes = param->w.rows * param->w.cols * (int64_t)sizeof(float);
+        void *grad = ebb_engine_tensor(engine, param->grad);
+        if (engine->plan->persistent[param->grad].space == EBB_SPACE_HOST) {
+            ebb_device_host_ready(engine->device);
+            memset(grad, 0, (size_t)bytes);
+        } else {
+            EBB_TRY(ebb_device_fill(engine->device, grad, 0, bytes));
+        }
+    }
+    return EBB_OK;
+}
+
 enum ebb_status ebb_engine_run(struct ebb_engine *engine, enum ebb_program_kind kind)
 {
     EBB_ASSERT(engine->executors[kind]);
@@ -436,6 +454,10 @@ enum ebb_status ebb_engine_run(struct ebb_engine *engine, enum ebb_program_kind 
     engine->step.max_grad_norm = engine->request.max_grad_norm;
     void *step = ebb_engine_tensor(engine, engine->net->inputs.step),
          *sums = ebb_engine_tensor(engine, engine->net->inputs.sums);
+    if (kind == EBB_PROGRAM_UPDATE && engine->no_gradients) EBB_TRY(zero_gradients(engine));
+    engine->step.first = engine->no_gradients;
+    if (kind == EBB_PROGRAM_TRAIN) engine->no_gradients = false;
+    if (kind == EBB_PROGRAM_UPDATE) engine->no_gradients = true;
     EBB_TRY(ebb_device_copy(engine->device, step, &engine->step, sizeof engine->step));
     if (engine->fresh)
         EBB_TRY(ebb_device_copy(engine->device, sums, &engine->sums, sizeof engine->sums));
@@ -542,12 +564,8 @@ enum ebb_status ebb_engine_update(struct ebb_engine *engine, uint64_t step, doub
 
 enum ebb_status ebb_engine_drop_gradients(struct ebb_engine *engine)
 {
-    for (int32_t i = 0; i < engine->net->param_count; i++) {
-        const struct ebb_param *param = &engine->net->params[i];
-        EBB_TRY(ebb_device_fill(engine->device, ebb_engine_tensor(engine, param->grad), 0,
-                                param->w.rows * param->w.cols * (int64_t)sizeof(float)));
-    }
-    return EBB_OK;
+    engine->no_gradients = true;
+    return zero_gradients(engine);
 }
 
 enum ebb_status ebb_engine_decode(struct ebb_engine *engine, const int32_t *ids, int64_t count,

@@ -40,6 +40,7 @@ struct ebb_engine {
     struct ebb_step step;
     struct ebb_sums sums; /* as they were after the last run */
     bool fresh;           /* the next run begins with sums of zero */
+    bool no_gradients;    /* nothing was added to gradients since the sweep */
     float *logits;        /* [V] the host's copy of what a decode run ended with */
     int32_t *doc_starts;  /* [capacity docs + 1] the host's copy for GPU ops */
     double load_seconds;  /* that the weights took */

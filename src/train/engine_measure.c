@@ -31,13 +31,15 @@ static enum ebb_status put_inputs(struct ebb_engine *engine, int64_t tokens)
                            engine->doc_starts, (docs + 1) * (int64_t)sizeof *engine->doc_starts);
 }
 
-/* As if nothing had run. */
+/* As if nothing had run. What optimizer state is in host memory is zero still: so are the gradients
+ * of weights that are zero. */
 static enum ebb_status forget(struct ebb_engine *engine)
 {
     for (int i = 0; i < EBB_PROGRAM_COUNT; i++)
         if (engine->executors[i]) ebb_executor_forget_peak(engine->executors[i]);
     memset(&engine->step, 0, sizeof engine->step);
     memset(&engine->sums, 0, sizeof engine->sums);
+    engine->no_gradients = true;
     return ebb_device_fill(engine->device, ebb_device_base(engine->device, EBB_SPACE_DEVICE), 0,
                            ebb_device_bytes(engine->device, EBB_SPACE_DEVICE));
 }

@@ -27,6 +27,12 @@ enum ebb_status ebb_engine_put(struct ebb_engine *engine, const struct ebb_view 
                                 bytes, bytes, rows);
 }
 
+/* What programs read of a parameter. */
+static struct ebb_view copy_of(const struct ebb_engine *engine, const struct ebb_param *param)
+{
+    return ebb_policies_param(&engine->plan->policies, param);
+}
+
 /* A parameter's other tensors are whole and contiguous. */
 static struct ebb_view beside(const struct ebb_param *param, int32_t tensor, enum ebb_dtype dtype)
 {
@@ -83,12 +89,13 @@ enum ebb_status ebb_engine_read_rows(const struct ebb_engine *engine, const stru
         struct ebb_view master = beside(param, param->master, EBB_F32);
         return ebb_engine_get(engine, &master, row0, rows, value);
     }
-    if (param->lo < 0) return ebb_engine_get_values(engine, &param->w, row0, rows, value);
+    const struct ebb_view w = copy_of(engine, param);
+    if (param->lo < 0) return ebb_engine_get_values(engine, &w, row0, rows, value);
     int64_t count = rows * param->w.cols;
     struct ebb_view low = beside(param, param->lo, EBB_U16);
     struct halves halves;
     EBB_TRY(halves_create(engine->ctx, count, &halves));
-    enum ebb_status status = ebb_engine_get(engine, &param->w, row0, rows, halves.hi);
+    enum ebb_status status = ebb_engine_get(engine, &w, row0, rows, halves.hi);
     if (status == EBB_OK) status = ebb_engine_get(engine, &low, row0, rows, halves.lo);
     for (int64_t i = 0; status == EBB_OK && i < count; i++)
         value[i] = ebb_master_join(halves.hi[i], halves.lo[i]);
@@ -114,15 +121,16 @@ static enum ebb_status write_halves(struct ebb_engine *engine, const struct ebb_
 enum ebb_status ebb_engine_write_rows(struct ebb_engine *engine, const struct ebb_param *param,
                                       int64_t row0, int64_t rows, const float *value)
 {
+    const struct ebb_view w = copy_of(engine, param);
     if (param->lo >= 0) {
         struct ebb_view low = beside(param, param->lo, EBB_U16);
-        return write_halves(engine, &param->w, &low, row0, rows, value);
+        return write_halves(engine, &w, &low, row0, rows, value);
     }
     if (param->master >= 0) {
         struct ebb_view master = beside(param, param->master, EBB_F32);
         EBB_TRY(ebb_engine_put(engine, &master, row0, rows, value));
     }
-    return ebb_engine_put_values(engine, &param->w, row0, rows, value);
+    return ebb_engine_put_values(engine, &w, row0, rows, value);
 }
 
 enum ebb_status ebb_engine_write_part(struct ebb_engine *engine, const struct ebb_param *param,

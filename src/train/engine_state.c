@@ -52,12 +52,17 @@ static enum ebb_status load_weight(struct ebb_engine *engine, const struct ebb_n
     return status;
 }
 
+static struct ebb_view adapter_view(const struct ebb_engine *engine, int64_t weight, char which)
+{
+    return ebb_decoder_adapter_view(engine->net, &engine->plan->policies, weight, which);
+}
+
 /* One of an adapter's two matrices, as fp32, into master (where trained) and copy. */
 static enum ebb_status set_adapter(struct ebb_engine *engine, int64_t weight, char which,
                                    const float *value)
 {
     const struct ebb_param *param = ebb_decoder_adapter(engine->net, weight, which);
-    struct ebb_view view = ebb_decoder_adapter_view(engine->net, weight, which);
+    struct ebb_view view = adapter_view(engine, weight, which);
     return param ? ebb_engine_write_rows(engine, param, 0, view.rows, value)
                  : ebb_engine_put_values(engine, &view, 0, view.rows, value);
 }
@@ -67,7 +72,7 @@ static enum ebb_status load_adapter_matrix(struct ebb_engine *engine,
                                            char which)
 {
     const struct ebb_weight *weight = &engine->weights.items[index];
-    struct ebb_view view = ebb_decoder_adapter_view(engine->net, index, which);
+    struct ebb_view view = adapter_view(engine, index, which);
     float *value =
         (float *)ebb_mem_alloc(engine->ctx, (size_t)(view.rows * view.cols) * sizeof *value);
     if (!value) return EBB_NO_MEMORY;
@@ -115,7 +120,7 @@ static enum ebb_status load_adapter(struct ebb_engine *engine)
         ebb_mem_free(engine->ctx, path);
     }
     for (int64_t i = 0; status == EBB_OK && i < engine->weights.count; i++) {
-        if (ebb_decoder_adapter_view(engine->net, i, 'A').tensor < 0) continue;
+        if (adapter_view(engine, i, 'A').tensor < 0) continue;
         status = load_adapter_matrix(engine, set, i, 'A');
         if (status == EBB_OK) status = load_adapter_matrix(engine, set, i, 'B');
         used += 2;
@@ -289,7 +294,7 @@ enum ebb_status ebb_engine_save_adapter(struct ebb_engine *engine, const char *d
     for (int64_t i = 0; i < 2 * engine->weights.count && status == EBB_OK; i++) {
         char which = i % 2 ? 'B' : 'A';
         struct source *s = &box.sources[box.count];
-        s->view = ebb_decoder_adapter_view(engine->net, i / 2, which);
+        s->view = adapter_view(engine, i / 2, which);
         if (s->view.tensor < 0) continue;
         s->engine = engine;
         s->param = ebb_decoder_adapter(engine->net, i / 2, which);
@@ -339,7 +344,7 @@ enum ebb_status ebb_engine_save_state(struct ebb_engine *engine, const char *pat
         struct source *s = &box.sources[box.count];
         s->engine = engine;
         s->param = param;
-        s->view = param->w;
+        s->view = ebb_policies_param(&engine->plan->policies, param);
         s->dtype = EBB_F32;
         s->what = part;
         state_name(param, part, box.names[box.count], sizeof box.names[0]);
