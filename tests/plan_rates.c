@@ -117,6 +117,22 @@ static void terms_that_cost_nothing_are_left_out(void **state)
     }
 }
 
+/* What is left of an exact fit is rounding, on either side of zero. */
+static void an_exact_fit_gives_way_to_no_other(void **state)
+{
+    (void)state;
+    struct ebb_cost_sample samples[SAMPLES];
+    for (int i = 0; i < 200; i++) {
+        const double flop = 1e-12 * (1 + 0.37 * i);
+        const struct ebb_cost cost = {0, 0, flop};
+        struct ebb_rates rates = {.measured = true};
+        make_samples(EBB_COST_PRODUCT, &cost, 0, samples);
+        ebb_rates_fit(samples, SAMPLES, &rates);
+        expect_near("flop", rates.costs[EBB_COST_PRODUCT].flop, flop, 1e-6);
+        expect_near("call", rates.costs[EBB_COST_PRODUCT].call, 0, 0);
+    }
+}
+
 static void no_cost_is_below_zero(void **state)
 {
     (void)state;
@@ -296,6 +312,7 @@ int main(void)
         cmocka_unit_test(costs_that_were_put_in_come_out),
         cmocka_unit_test(noise_does_not_carry_costs_away),
         cmocka_unit_test(terms_that_cost_nothing_are_left_out),
+        cmocka_unit_test(an_exact_fit_gives_way_to_no_other),
         cmocka_unit_test(no_cost_is_below_zero),
         cmocka_unit_test(of_one_size_the_work_is_what_costs),
         cmocka_unit_test_setup_teardown(rates_come_back_from_json_as_they_were, make_ctx, free_ctx),

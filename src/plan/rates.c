@@ -2,6 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "plan/rates.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -181,12 +182,14 @@ static double error_of(const struct equations *e, const double x[TERMS])
 static void fit_class(const struct equations *e, struct ebb_cost *cost)
 {
     static const unsigned sets[] = {4, 2, 1, 6, 5, 3, 7}; /* bit 0: call, 1: byte, 2: flop */
-    double best = -1;
+    double best = 0;
+    bool found = false;
     for (size_t i = 0; i < sizeof sets / sizeof sets[0]; i++) {
         double x[TERMS];
         if (!solve(e, sets[i], x)) continue;
-        double error = error_of(e, x);
-        if (best >= 0 && error >= best - 1e-9 * e->constant) continue;
+        double error = fmax(error_of(e, x), 0); /* rounding takes an exact fit's below it */
+        if (found && error >= best - 1e-9 * e->constant) continue;
+        found = true;
         best = error;
         cost->call = x[0] / e->unit[0];
         cost->byte = e->unit[1] > 0 ? x[1] / e->unit[1] : 0;
