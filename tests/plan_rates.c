@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "plan/rates.h"
@@ -176,6 +177,7 @@ static void rates_come_back_from_json_as_they_were(void **state)
     (void)state;
     struct ebb_rates rates = {.device = "NVIDIA H200",
                               .versions = "Ebb 1.0, CUDA 13.0",
+                              .threads = 6,
                               .storage = EBB_BF16,
                               .measured = true},
                      back;
@@ -189,10 +191,12 @@ static void rates_come_back_from_json_as_they_were(void **state)
         assert_string_equal(back.device, rates.device);
         assert_string_equal(back.versions, rates.versions);
         assert_true(back.storage == rates.storage && back.measured == rates.measured);
+        assert_int_equal(back.threads, rates.threads);
         assert_memory_equal(back.costs, rates.costs, sizeof rates.costs);
         json_decref(json);
         rates.storage = EBB_F32;
         rates.measured = false;
+        rates.threads = 0;
     }
 }
 
@@ -221,7 +225,46 @@ static void bad_json_is_told_where_and_why(void **state)
                         "\"seconds_per_byte\": 0, \"seconds_per_flop\": 0}}}",
                    "'seconds_per_call' of 'loss' is -1, which is no time");
     expect_refused("{\"device\": \"d\", \"versions\": \"v\", \"dtype\": 4}", "'dtype'");
+    expect_refused("{\"device\": \"d\", \"versions\": \"v\", \"dtype\": \"float8\", "
+                   "\"measured\": true, \"costs\": {}}",
+                   "r.json: 'dtype' is 'float8', neither bfloat16 nor float32");
+    expect_refused(HEAD ", \"threads\": -1, \"costs\": {}}", "'threads' is -1");
 #undef HEAD
+}
+
+/* A forecast of such a step would take no time, and its tokens a second have no end. */
+static void costs_too_small_for_any_machine_are_refused(void **state)
+{
+    (void)state;
+    static const char *const small[] = {"5e-324", "1e-300", "9.9e-19"};
+    char text[300], message[100];
+    for (size_t i = 0; i < sizeof small / sizeof small[0]; i++) {
+        snprintf(text, sizeof text,
+                 "{\"device\": \"d\", \"versions\": \"v\", \"dtype\": \"float32\", "
+                 "\"measured\": true, \"costs\": {\"loss\": {\"seconds_per_call\": 0, "
+                 "\"seconds_per_byte\": 0, \"seconds_per_flop\": %s}}}",
+                 small[i]);
+        snprintf(message, sizeof message, "'seconds_per_flop' of 'loss' is");
+        expect_refused(text, message);
+    }
+}
+
+/* What the fit makes can be kept: it has no costs that reading refuses. */
+static void costs_too_small_come_out_of_no_fit(void **state)
+{
+    (void)state;
+    const struct ebb_cost cost = {2e-5, 0, 1e-25};
+    struct ebb_cost_sample samples[SAMPLES];
+    struct ebb_rates rates = {.device = "d", .versions = "v", .measured = true}, back;
+    make_samples(EBB_COST_PRODUCT, &cost, 0, samples);
+    for (int i = 0; i < SAMPLES; i++) samples[i].flops *= 1e10; /* so that it shows in the times */
+    for (int i = 0; i < SAMPLES; i++)
+        samples[i].seconds = samples[i].count * cost.call + samples[i].flops * cost.flop;
+    ebb_rates_fit(samples, SAMPLES, &rates);
+    json_t *json = ebb_rates_json(&rates);
+    assert_non_null(json);
+    assert_int_equal(ebb_rates_read(ctx, "here", json, &back), EBB_OK);
+    json_decref(json);
 }
 
 static void keys_of_classes_are_unique(void **state)
@@ -317,6 +360,9 @@ int main(void)
         cmocka_unit_test(of_one_size_the_work_is_what_costs),
         cmocka_unit_test_setup_teardown(rates_come_back_from_json_as_they_were, make_ctx, free_ctx),
         cmocka_unit_test_setup_teardown(bad_json_is_told_where_and_why, make_ctx, free_ctx),
+        cmocka_unit_test_setup_teardown(costs_too_small_for_any_machine_are_refused, make_ctx,
+                                        free_ctx),
+        cmocka_unit_test_setup_teardown(costs_too_small_come_out_of_no_fit, make_ctx, free_ctx),
         cmocka_unit_test(keys_of_classes_are_unique),
         cmocka_unit_test(gpus_are_found_as_people_and_drivers_name_them),
         cmocka_unit_test(other_gpus_are_not_taken_for_them),

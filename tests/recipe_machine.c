@@ -92,6 +92,7 @@ static void a_machine_says_what_it_is(void **state)
     assert_non_null(strstr(t->rates.versions, "oneDNN"));
     assert_non_null(strstr(t->rates.versions, "3 threads"));
     assert_true(t->rates.storage == EBB_BF16);
+    assert_int_equal(t->rates.threads, 3);
 }
 
 static void what_was_kept_is_found_by_type_and_threads(void **state)
@@ -143,6 +144,39 @@ static void a_broken_file_is_as_if_there_were_none(void **state)
     assert_non_null(strstr(t->warning, path));
 }
 
+/* Copied from another machine, or renamed: what it says of itself counts, not its name. */
+static void rates_of_something_else_are_not_used(void **state)
+{
+    struct test *t = *state;
+    struct ebb_rates rates;
+    const struct ebb_rates own = t->rates;
+    const struct {
+        const char *device;
+        enum ebb_dtype storage;
+        int threads;
+        const char *why;
+    } others[] = {
+        {"NVIDIA H200", EBB_BF16, 3, "it is of 'NVIDIA H200'"},
+        {NULL, EBB_F32, 3, "it is of float32, this run's type is bfloat16"},
+        {NULL, EBB_BF16, 7, "it is of 7 threads, this run has 3"},
+    };
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+        char path[256], right[256];
+        t->rates = own;
+        keep(t, right);
+        if (others[i].device)
+            snprintf(t->rates.device, sizeof t->rates.device, "%s", others[i].device);
+        t->rates.storage = others[i].storage;
+        t->rates.threads = others[i].threads;
+        keep(t, path);
+        if (rename(path, right) != 0) fail_msg("cannot rename %s", path);
+        for (int k = 0; k < 2; k++) assert_false(find(t, &rates));
+        assert_int_equal(t->warnings, (int)i + 1);
+        if (!strstr(t->warning, others[i].why))
+            fail_msg("'%s' does not say '%s'", t->warning, others[i].why);
+    }
+}
+
 static void without_a_place_for_a_cache_nothing_is_kept(void **state)
 {
     struct test *t = *state;
@@ -162,6 +196,7 @@ int main(void)
         TEST(what_was_kept_is_found_by_type_and_threads),
         TEST(rates_of_another_library_are_used_with_one_warning),
         TEST(a_broken_file_is_as_if_there_were_none),
+        TEST(rates_of_something_else_are_not_used),
         TEST(without_a_place_for_a_cache_nothing_is_kept),
     };
 #undef TEST

@@ -236,6 +236,7 @@ static enum ebb_status run(struct probe *p, const struct ebb_config *config)
     ebb_mem_free(p->ctx, attention);
     memcpy(p->result.rates.device, named.device, sizeof named.device);
     memcpy(p->result.rates.versions, named.versions, sizeof named.versions);
+    p->result.rates.threads = named.threads;
     if (status == EBB_OK)
         status = ebb_machine_save_rates(p->ctx, machine, &p->result.rates, &p->path);
     if (status == EBB_OK) status = config->json ? print_json(p) : print_table(p);

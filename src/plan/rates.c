@@ -2,6 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "plan/rates.h"
 
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -176,6 +177,13 @@ static double error_of(const struct equations *e, const double x[TERMS])
     return error;
 }
 
+/* As a cost of its own unit. */
+static double cost_of(double scaled, double unit)
+{
+    double cost = unit > 0 ? scaled / unit : 0;
+    return cost >= EBB_COST_LEAST ? cost : 0;
+}
+
 /* With three terms every subset can be tried: the best of those without a cost below 0. One with
  * more terms must be better by more than rounding. So where samples of one size cannot tell terms
  * apart it is the work that costs, and not the call. */
@@ -191,9 +199,9 @@ static void fit_class(const struct equations *e, struct ebb_cost *cost)
         if (found && error >= best - 1e-9 * e->constant) continue;
         found = true;
         best = error;
-        cost->call = x[0] / e->unit[0];
-        cost->byte = e->unit[1] > 0 ? x[1] / e->unit[1] : 0;
-        cost->flop = e->unit[2] > 0 ? x[2] / e->unit[2] : 0;
+        cost->call = cost_of(x[0], e->unit[0]);
+        cost->byte = cost_of(x[1], e->unit[1]);
+        cost->flop = cost_of(x[2], e->unit[2]);
     }
 }
 
@@ -232,6 +240,7 @@ json_t *ebb_rates_json(const struct ebb_rates *rates)
             ok = put(costs, cost_keys[i], cost_json(&rates->costs[i]));
     if (ok && put(json, "device", json_string(rates->device)) &&
         put(json, "versions", json_string(rates->versions)) &&
+        put(json, "threads", json_integer(rates->threads)) &&
         put(json, "dtype", json_string(ebb_dtype_name(rates->storage))) &&
         put(json, "measured", json_boolean(rates->measured)) &&
         json_object_set(json, "costs", costs) == 0) {
@@ -259,24 +268,52 @@ static enum ebb_status read_cost(struct ebb_ctx *ctx, const char *where, const j
     static const char *const names[] = {"seconds_per_call", "seconds_per_byte", "seconds_per_flop"};
     for (int i = 0; i < TERMS; i++) {
         EBB_TRY(ebb_json_double(ctx, where, json, names[i], values[i], NULL));
-        if (!(*values[i] >= 0 && *values[i] < 1e6))
+        if (*values[i] != 0 && !(*values[i] >= EBB_COST_LEAST && *values[i] < 1e6))
             return EBB_FAIL(ctx, EBB_BAD_FILE, "%s: '%s' of '%s' is %g, which is no time", where,
                             names[i], key, *values[i]);
     }
     return EBB_OK;
 }
 
+static enum ebb_status read_dtype(struct ebb_ctx *ctx, const char *where, const json_t *json,
+                                  enum ebb_dtype *dtype)
+{
+    static const enum ebb_dtype known[] = {EBB_BF16, EBB_F32};
+    const char *name;
+    EBB_TRY(ebb_json_string(ctx, where, json, "dtype", &name, NULL));
+    for (int i = 0; i < 2; i++)
+        if (strcmp(name, ebb_dtype_name(known[i])) == 0) {
+            *dtype = known[i];
+            return EBB_OK;
+        }
+    return EBB_FAIL(ctx, EBB_BAD_FILE, "%s: 'dtype' is '%s', neither %s nor %s", where, name,
+                    ebb_dtype_name(EBB_BF16), ebb_dtype_name(EBB_F32));
+}
+
+/* Files of earlier versions do not say. */
+static enum ebb_status read_threads(struct ebb_ctx *ctx, const char *where, const json_t *json,
+                                    int *threads)
+{
+    int64_t value = 0;
+    bool found;
+    EBB_TRY(ebb_json_int64(ctx, where, json, "threads", &value, &found));
+    if (value < 0 || value > INT_MAX)
+        return EBB_FAIL(ctx, EBB_BAD_FILE, "%s: 'threads' is %lld, which is no count", where,
+                        (long long)value);
+    *threads = (int)value;
+    return EBB_OK;
+}
+
 enum ebb_status ebb_rates_read(struct ebb_ctx *ctx, const char *where, const json_t *json,
                                struct ebb_rates *rates)
 {
-    const char *dtype;
     const json_t *costs = json_object_get(json, "costs");
     memset(rates, 0, sizeof *rates);
     EBB_TRY(read_text(ctx, where, json, "device", rates->device, sizeof rates->device));
     EBB_TRY(read_text(ctx, where, json, "versions", rates->versions, sizeof rates->versions));
-    EBB_TRY(ebb_json_string(ctx, where, json, "dtype", &dtype, NULL));
+    EBB_TRY(read_threads(ctx, where, json, &rates->threads));
+    EBB_TRY(read_dtype(ctx, where, json, &rates->storage));
     EBB_TRY(ebb_json_bool(ctx, where, json, "measured", &rates->measured, NULL));
-    rates->storage = strcmp(dtype, ebb_dtype_name(EBB_BF16)) == 0 ? EBB_BF16 : EBB_F32;
     if (!json_is_object(costs))
         return EBB_FAIL(ctx, EBB_BAD_FILE, "%s: there is no object 'costs'", where);
     for (int i = 0; i < EBB_COST_COUNT; i++) {

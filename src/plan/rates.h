@@ -52,7 +52,10 @@ enum ebb_cost_class ebb_entry_cost_class(const struct ebb_program *program,
                                          const struct ebb_entry *entry,
                                          const struct ebb_numerics *numerics);
 
-/* Seconds. All 0: not known. */
+/* Below this many seconds a call, a byte or a flop costs nothing: no machine is as fast. */
+#define EBB_COST_LEAST 1e-18
+
+/* Seconds, each 0 or at least EBB_COST_LEAST. All 0: not known. */
 struct ebb_cost {
     double call, byte, flop;
 };
@@ -65,11 +68,13 @@ static inline double ebb_cost_seconds(const struct ebb_cost *cost, const struct 
     return cost->call + cost->byte * work->bytes + cost->flop * work->flops;
 }
 
+enum { EBB_RATES_DEVICE = 96 };
 struct ebb_rates {
-    char device[96];        /* "NVIDIA H200" */
-    char versions[192];     /* of driver and libraries, and the threads of a CPU */
-    enum ebb_dtype storage; /* of weights and activations */
-    bool measured;          /* else from data sheets */
+    char device[EBB_RATES_DEVICE]; /* "NVIDIA H200" */
+    char versions[192];            /* of driver and libraries, and the threads of a CPU */
+    int threads;                   /* of a CPU; 0: a GPU, or not said */
+    enum ebb_dtype storage;        /* of weights and activations */
+    bool measured;                 /* else from data sheets */
     struct ebb_cost costs[EBB_COST_COUNT];
 };
 
@@ -88,7 +93,8 @@ void ebb_rates_fit(const struct ebb_cost_sample *samples, int64_t count, struct 
 
 /* As an object; the caller owns it. NULL: no memory. */
 json_t *ebb_rates_json(const struct ebb_rates *rates);
-/* `where` names the text in messages. Classes that are not there are not known. */
+/* `where` names the text in messages. Classes that are not there are not known. EBB_BAD_FILE for
+ * costs, a type or threads that no machine has. */
 enum ebb_status ebb_rates_read(struct ebb_ctx *ctx, const char *where, const json_t *json,
                                struct ebb_rates *rates);
 

@@ -49,6 +49,13 @@ static enum ebb_status add_attention(struct ebb_ctx *ctx, const struct ebb_machi
     return status;
 }
 
+/* As rates have it. */
+static void name_device(const struct ebb_backend_facts *facts, char out[EBB_RATES_DEVICE])
+{
+    size_t valid = ebb_text_utf8_valid(facts->name, strlen(facts->name));
+    snprintf(out, EBB_RATES_DEVICE, "%.*s", (int)valid, facts->name);
+}
+
 enum ebb_status ebb_machine_describe(struct ebb_ctx *ctx, const struct ebb_machine *machine,
                                      struct ebb_rates *rates)
 {
@@ -60,9 +67,9 @@ enum ebb_status ebb_machine_describe(struct ebb_ctx *ctx, const struct ebb_machi
         return EBB_FAIL(ctx, EBB_DEVICE, "device: %s is not to be had: %s\ntry:   device: cpu",
                         ebb_backend_name(machine->backend), why);
     }
-    size_t valid = ebb_text_utf8_valid(facts.name, strlen(facts.name));
     rates->storage = machine->storage;
-    snprintf(rates->device, sizeof rates->device, "%.*s", (int)valid, facts.name);
+    rates->threads = machine->backend == EBB_BACKEND_CPU ? threads_of(machine) : 0;
+    name_device(&facts, rates->device);
     enum ebb_status status = ebb_str_addf(ctx, &versions, "Ebb %s%s%s", EBB_VERSION,
                                           facts.driver[0] ? ", " : "", facts.driver);
     if (status == EBB_OK) status = add_matmul(ctx, machine, &versions);
@@ -129,6 +136,32 @@ static enum ebb_status load_rates(struct ebb_ctx *ctx, const char *path, struct 
     return EBB_OK;
 }
 
+/* Whether rates are what they were looked for as: a file may have been copied or renamed. A warning
+ * where not. */
+static bool are_of(struct ebb_ctx *ctx, const struct ebb_machine *machine, const char *path,
+                   const char *device, const struct ebb_rates *rates)
+{
+    static const char text[] = "what work costs here is not taken from '%s': it is of %s";
+    char why[160];
+    if (strcmp(rates->device, device) != 0) {
+        snprintf(why, sizeof why, "'%s'", rates->device);
+        ebb_warn_once(ctx, "rates.device", text, path, why);
+        return false;
+    }
+    if (rates->storage != machine->storage) {
+        snprintf(why, sizeof why, "%s, this run's type is %s", ebb_dtype_name(rates->storage),
+                 ebb_dtype_name(machine->storage));
+        ebb_warn_once(ctx, "rates.dtype", text, path, why);
+        return false;
+    }
+    if (machine->backend != EBB_BACKEND_CPU || rates->threads == 0 ||
+        rates->threads == threads_of(machine))
+        return true;
+    snprintf(why, sizeof why, "%d threads, this run has %d", rates->threads, threads_of(machine));
+    ebb_warn_once(ctx, "rates.threads", text, path, why);
+    return false;
+}
+
 static void warn_of_versions(struct ebb_ctx *ctx, const struct ebb_rates *here,
                              const struct ebb_rates *rates)
 {
@@ -153,17 +186,19 @@ enum ebb_status ebb_machine_rates(struct ebb_ctx *ctx, const struct ebb_machine 
 {
     struct ebb_backend_facts facts;
     struct ebb_rates here = {0};
-    char *dir = NULL, *path = NULL;
+    char *dir = NULL, *path = NULL, device[EBB_RATES_DEVICE];
     *found = false;
     if (!ebb_backend_facts(machine->backend, &facts)) return EBB_OK;
-    enum ebb_status status = find_path(ctx, machine, facts.name, &dir, &path);
+    name_device(&facts, device);
+    enum ebb_status status = find_path(ctx, machine, device, &dir, &path);
     if (status == EBB_OK) status = load_rates(ctx, path, rates, found);
+    if (status == EBB_OK && *found) *found = are_of(ctx, machine, path, device, rates);
     if (status == EBB_OK && *found) {
         /* Libraries are only loaded for this where there is something to compare. */
         status = ebb_machine_describe(ctx, machine, &here);
         if (status == EBB_OK) warn_of_versions(ctx, &here, rates);
     } else if (status == EBB_OK) {
-        *found = from_data_sheet(machine, facts.name, rates);
+        *found = from_data_sheet(machine, device, rates);
     }
     ebb_mem_free(ctx, dir);
     ebb_mem_free(ctx, path);

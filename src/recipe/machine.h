@@ -23,12 +23,12 @@ struct ebb_machine {
     int threads; /* of the CPU backend; 0: all */
 };
 
-/* rates->device, versions and storage as they are here; the rest stays. EBB_DEVICE where the
- * backend has no device. */
+/* rates->device, versions, threads and storage as they are here; the rest stays. EBB_DEVICE where
+ * the backend has no device. */
 enum ebb_status ebb_machine_describe(struct ebb_ctx *ctx, const struct ebb_machine *machine,
                                      struct ebb_rates *rates);
-/* *found: there are any; rates->measured says whether by `ebb probe`. A file that cannot be used is
- * a warning. */
+/* *found: there are any; rates->measured says whether by `ebb probe`. A file that cannot be used,
+ * or that is of another device, type or number of threads, is a warning. */
 enum ebb_status ebb_machine_rates(struct ebb_ctx *ctx, const struct ebb_machine *machine,
                                   struct ebb_rates *rates, bool *found);
 /* Keeps them; they are described already. *path: where, the caller frees; NULL: there is no place
