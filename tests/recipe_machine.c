@@ -188,6 +188,30 @@ static void without_a_place_for_a_cache_nothing_is_kept(void **state)
     assert_false(find(t, &rates));
 }
 
+/* Minutes of measuring are not lost for want of a folder: who asked can still be shown them. */
+static void what_cannot_be_kept_is_no_error(void **state)
+{
+    struct test *t = *state;
+    char *path, *file = ebb_path_join(t->ctx, t->cache, "file"), why[EBB_MACHINE_WHY];
+    ok(t, ebb_machine_keep_rates(t->ctx, &t->machine, &t->rates, &path, why));
+    assert_non_null(path);
+    assert_string_equal(why, "");
+    ebb_mem_free(t->ctx, path);
+    ok(t, ebb_file_write(t->ctx, file, "x", 1));
+    t->env.cache_home = file; /* no folder can be made in it */
+    ok(t, ebb_machine_keep_rates(t->ctx, &t->machine, &t->rates, &path, why));
+    assert_null(path);
+    assert_non_null(strstr(why, file));
+    assert_int_equal(t->warnings, 1);
+    assert_non_null(strstr(t->warning, "not kept: "));
+    assert_non_null(strstr(t->warning, why));
+    t->env.cache_home = NULL;
+    ok(t, ebb_machine_keep_rates(t->ctx, &t->machine, &t->rates, &path, why));
+    assert_null(path);
+    assert_string_equal(why, "neither XDG_CACHE_HOME nor HOME says where");
+    ebb_mem_free(t->ctx, file);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, open_test, close_test)
@@ -197,6 +221,7 @@ int main(void)
         TEST(rates_of_another_library_are_used_with_one_warning),
         TEST(a_broken_file_is_as_if_there_were_none),
         TEST(rates_of_something_else_are_not_used),
+        TEST(what_cannot_be_kept_is_no_error),
         TEST(without_a_place_for_a_cache_nothing_is_kept),
     };
 #undef TEST

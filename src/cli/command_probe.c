@@ -14,7 +14,8 @@ struct probe {
     struct ebb_ctx *ctx;
     struct ebb_machine machine;
     struct ebb_probe_result result;
-    char *path; /* where the rates are kept; NULL: nowhere */
+    char *path;                /* where the rates are kept; NULL: nowhere */
+    char why[EBB_MACHINE_WHY]; /* that is so */
 };
 
 /* ---- numbers ---- */
@@ -169,10 +170,7 @@ static enum ebb_status print_table(struct probe *p)
     if (status == EBB_OK && p->path)
         status = ebb_str_addf(p->ctx, &out, "  measured in %s, kept in %s\n", took, p->path);
     else if (status == EBB_OK)
-        status = ebb_str_addf(p->ctx, &out,
-                              "  measured in %s, not kept: neither XDG_CACHE_HOME nor HOME says "
-                              "where\n",
-                              took);
+        status = ebb_str_addf(p->ctx, &out, "  measured in %s, not kept: %s\n", took, p->why);
     if (status == EBB_OK) ebb_cli_print(&out);
     ebb_str_free(p->ctx, &out);
     return status;
@@ -238,7 +236,7 @@ static enum ebb_status run(struct probe *p, const struct ebb_config *config)
     memcpy(p->result.rates.versions, named.versions, sizeof named.versions);
     p->result.rates.threads = named.threads;
     if (status == EBB_OK)
-        status = ebb_machine_save_rates(p->ctx, machine, &p->result.rates, &p->path);
+        status = ebb_machine_keep_rates(p->ctx, machine, &p->result.rates, &p->path, p->why);
     if (status == EBB_OK) status = config->json ? print_json(p) : print_table(p);
     ebb_mem_free(p->ctx, p->path);
     return status;

@@ -228,3 +228,17 @@ enum ebb_status ebb_machine_save_rates(struct ebb_ctx *ctx, const struct ebb_mac
     *path = NULL;
     return status;
 }
+
+enum ebb_status ebb_machine_keep_rates(struct ebb_ctx *ctx, const struct ebb_machine *machine,
+                                       const struct ebb_rates *rates, char **path,
+                                       char why[EBB_MACHINE_WHY])
+{
+    enum ebb_status status = ebb_machine_save_rates(ctx, machine, rates, path);
+    why[0] = '\0';
+    if (status == EBB_NO_MEMORY || (status == EBB_OK && *path)) return status;
+    snprintf(why, EBB_MACHINE_WHY, "%s",
+             status == EBB_OK ? "neither XDG_CACHE_HOME nor HOME says where" : ebb_error_text(ctx));
+    ebb_warn_once(ctx, "rates.kept", "what was measured is not kept: %s", why);
+    ebb_error_clear(ctx);
+    return EBB_OK;
+}

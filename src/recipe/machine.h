@@ -35,6 +35,12 @@ enum ebb_status ebb_machine_rates(struct ebb_ctx *ctx, const struct ebb_machine 
  * for a cache (neither XDG_CACHE_HOME nor HOME). */
 enum ebb_status ebb_machine_save_rates(struct ebb_ctx *ctx, const struct ebb_machine *machine,
                                        const struct ebb_rates *rates, char **path);
+/* The same, but what stands in the way is no error: *path is NULL then, `why` says what ("": they
+ * are kept), and so does a warning. EBB_NO_MEMORY alone is returned. */
+enum { EBB_MACHINE_WHY = 512 };
+enum ebb_status ebb_machine_keep_rates(struct ebb_ctx *ctx, const struct ebb_machine *machine,
+                                       const struct ebb_rates *rates, char **path,
+                                       char why[EBB_MACHINE_WHY]);
 
 #ifdef __cplusplus
 }
