@@ -48,7 +48,9 @@ struct ebb_plan {
     struct ebb_policies policies;    /* as chosen */
     const char *what;                /* the choice in words: a constant, or `words` */
     char words[320];
-    int rung; /* 0: no other choice takes less time; with more memory, others might be faster */
+    /* 0: with more memory the same or as fast a plan would come out. Else others might be faster;
+     * where the ladder decided it is the ladder's step. */
+    int rung;
     struct ebb_program *programs[EBB_PROGRAM_COUNT]; /* NULL where not wanted */
     struct ebb_tensor *persistent;                   /* [net->tensor_count] with offsets */
     int64_t device_bytes; /* end of the highest range that any program uses */
@@ -60,9 +62,7 @@ struct ebb_plan {
                                                 and gaps of alignment are saved activations */
     int64_t bytes_out, bytes_in;             /* moved by one train program at capacity */
     bool fits;                               /* within both budgets */
-    /* Neither is known without rates. */
-    struct ebb_forecast forecast;
-    struct ebb_forecast unlimited; /* of the plan in which everything stays on the device */
+    struct ebb_forecast forecast;            /* not known without rates */
 };
 
 /* With rates, makes the plan whose step takes the least time by forecast, as far as a search finds

@@ -10,6 +10,9 @@
 static const int64_t entries_at_most = 130000;
 enum { TRIALS_AT_LEAST = 4, TRIALS_AT_MOST = 48, SHIFTS_AT_MOST = 8, FEW_LAYERS = 4 };
 enum { LADDER_STEPS_AT_MOST = 16 };
+/* A trial marks the mix that it begins with and each that it writes; there is one more trial, that
+ * without moves ahead of need, or that of the ladder's step. */
+enum { TRIED_AT_MOST = (TRIALS_AT_MOST + 1) * (SHIFTS_AT_MOST + 1) };
 /* Looking on ends where no estimate promises more than this share of a step. */
 static const double worth_a_trial = 2e-4;
 
@@ -28,12 +31,13 @@ struct searcher {
     bool known[EBB_MIX_SETS]; /* costs.room was measured */
     int prefetch;             /* of the trials that are made now */
     int64_t entries;          /* written so far */
-    struct trial tried[2 * TRIALS_AT_MOST];
+    struct trial tried[TRIED_AT_MOST];
     int tried_count;
     struct trial best, written;
     bool found;
-    bool best_stands;             /* the best is what is written, and ordered */
-    struct ebb_forecast forecast; /* of the best */
+    bool best_stands;              /* the best is what is written, and ordered */
+    struct ebb_forecast forecast;  /* of the best */
+    struct ebb_forecast unlimited; /* of the plan in which everything stays on the device */
 };
 
 /* ---- the load ---- */
@@ -143,8 +147,9 @@ static void set_sizes(struct searcher *s)
 }
 
 /* Writes the plan that makes one slot again (slot 0: on every second layer) and keeps the others:
- * seconds a layer, and bytes beside the saved slots. */
-static enum ebb_status measure_slot(struct searcher *s, int slot, double keep_seconds, double *room)
+ * seconds a layer, and bytes beside the saved slots. *known: rates say what that takes. */
+static enum ebb_status measure_slot(struct searcher *s, int slot, double keep_seconds, double *room,
+                                    bool *known)
 {
     struct ebb_forecast f;
     double layers = (double)(slot == 0 ? s->costs.layers / 2 : s->costs.layers), saved = 0;
@@ -157,6 +162,7 @@ static enum ebb_status measure_slot(struct searcher *s, int slot, double keep_se
     EBB_TRY(ebb_plan_write(s->ctx, s->plan, s->prefetch));
     s->entries += ebb_program_entries(s->plan->programs[EBB_PROGRAM_TRAIN]);
     EBB_TRY(forecast(s, &f));
+    *known = f.known;
     s->costs.again[slot] = fmax(0, f.seconds - keep_seconds) / layers;
     for (int i = 0; i < s->net->slot_count; i++)
         saved += s->costs.bytes[i] * ((double)s->costs.layers - (i == slot ? layers : 0));
@@ -181,7 +187,7 @@ static void guess_rooms(struct searcher *s, const double room[EBB_SLOTS])
  * forward's is. */
 static void set_phases(struct searcher *s)
 {
-    const struct ebb_part_time *parts = s->plan->unlimited.parts;
+    const struct ebb_part_time *parts = s->unlimited.parts;
     struct ebb_mix_costs *costs = &s->costs;
     double attention = parts[EBB_PART_ATTENTION_FORWARD].seconds / (double)costs->layers;
     double layer = (parts[EBB_PART_MATMUL].seconds + parts[EBB_PART_MEMORY].seconds +
@@ -199,13 +205,16 @@ static void set_phases(struct searcher *s)
     costs->backward_lead = (1 - share) * backward;
 }
 
-/* The programs in which everything stays are written. */
-static enum ebb_status measure_slots(struct searcher *s, double keep_seconds)
+/* The programs in which everything stays are written. *known false: rates do not say what making
+ * the slots again takes. */
+static enum ebb_status measure_slots(struct searcher *s, double keep_seconds, bool *known)
 {
     double room[EBB_SLOTS] = {0};
+    *known = true;
     set_sizes(s);
-    for (int slot = 0; slot < s->net->slot_count; slot++)
-        EBB_TRY(measure_slot(s, slot, keep_seconds, &room[slot]));
+    for (int slot = 0; slot < s->net->slot_count && *known; slot++)
+        EBB_TRY(measure_slot(s, slot, keep_seconds, &room[slot], known));
+    if (!*known) return EBB_OK;
     set_phases(s);
     guess_rooms(s, room);
     return EBB_OK;
@@ -222,8 +231,9 @@ static bool was_tried(const struct searcher *s, const struct ebb_mix *mix)
 
 static void mark_tried(struct searcher *s, const struct ebb_mix *mix)
 {
-    if (s->tried_count < 2 * TRIALS_AT_MOST && !was_tried(s, mix))
-        s->tried[s->tried_count++] = (struct trial){*mix, s->prefetch};
+    if (was_tried(s, mix)) return;
+    EBB_ASSERT(s->tried_count < TRIED_AT_MOST);
+    s->tried[s->tried_count++] = (struct trial){*mix, s->prefetch};
 }
 
 static int64_t layers_for(double bytes, double each, int64_t at_most)
@@ -320,6 +330,7 @@ static enum ebb_status try_mix(struct searcher *s, struct ebb_mix mix)
     EBB_TRY(ebb_program_order(s->plan->programs[EBB_PROGRAM_TRAIN]));
     s->entries += ebb_program_entries(s->plan->programs[EBB_PROGRAM_TRAIN]);
     EBB_TRY(forecast(s, &f));
+    if (!f.known) return EBB_OK; /* 0 s is no time that it takes */
     learn_stall(s, &mix, f.seconds);
     if (s->found && f.seconds >= s->forecast.seconds) return EBB_OK;
     s->found = s->best_stands = true;
@@ -471,6 +482,18 @@ static enum ebb_status add_slots(const struct searcher *s, const struct ebb_set 
     return EBB_OK;
 }
 
+/* Whether the best makes anything again. */
+static bool makes_again(const struct searcher *s)
+{
+    const struct ebb_mix *mix = &s->best.mix;
+    for (int i = 0; i < mix->ranges; i++) {
+        const struct ebb_set *set = &s->sets.at[mix->set[i]];
+        if (set->every > 1 && mix->layers[i] > 1) return true;
+        if (memchr(set->policy, EBB_POLICY_RECOMPUTE, (size_t)s->net->slot_count)) return true;
+    }
+    return false;
+}
+
 /* "layers 0-11: host x, o; layers 12-27: keep x, qkv, o, x2, gate_up; the rest is made again" */
 static enum ebb_status describe(const struct searcher *s, struct ebb_str *out)
 {
@@ -489,10 +512,10 @@ static enum ebb_status describe(const struct searcher *s, struct ebb_str *out)
         EBB_TRY(add_slots(s, set, EBB_POLICY_HOST, " host ", out));
         EBB_TRY(add_slots(s, set, EBB_POLICY_KEEP,
                           ebb_set_moves(&s->costs, set) != 0 ? ", keep " : " keep ", out));
-        EBB_TRY(ebb_str_addf(s->ctx, out, "; "));
+        if (i + 1 < mix->ranges) EBB_TRY(ebb_str_addf(s->ctx, out, "; "));
         first = last + 1;
     }
-    return ebb_str_addf(s->ctx, out, "the rest is made again");
+    return makes_again(s) ? ebb_str_addf(s->ctx, out, "; the rest is made again") : EBB_OK;
 }
 
 static enum ebb_status put_words(struct searcher *s)
@@ -541,7 +564,7 @@ static enum ebb_status forecast_unlimited(struct searcher *s, double *unordered)
     EBB_TRY(forecast(s, &f));
     *unordered = f.seconds;
     EBB_TRY(ebb_program_order(plan->programs[EBB_PROGRAM_TRAIN]));
-    return forecast(s, &plan->unlimited);
+    return forecast(s, &s->unlimited);
 }
 
 /* Leaves the best in the plan, written and ordered. */
@@ -554,7 +577,9 @@ static enum ebb_status take_best(struct searcher *s)
         EBB_TRY(forecast(s, &s->forecast));
     }
     s->plan->forecast = s->forecast;
-    s->plan->rung = 1;
+    s->plan->rung =
+        s->forecast.known && s->forecast.seconds <= (1 + worth_a_trial) * s->unlimited.seconds ? 0
+                                                                                               : 1;
     return name_choice(s);
 }
 
@@ -565,26 +590,37 @@ static bool is_open(const struct ebb_memory_keys *keys)
     return keys->gradient_checkpointing == EBB_AUTO || keys->activation_offloading == EBB_AUTO;
 }
 
+/* Whether rates say what moving costs, where something may move. */
+static bool moves_are_known(const struct ebb_plan_request *request)
+{
+    const struct ebb_cost *costs = request->rates->costs;
+    return request->memory.activation_offloading == EBB_FALSE ||
+           (ebb_cost_known(&costs[EBB_COST_COPY_OUT]) && ebb_cost_known(&costs[EBB_COST_COPY_IN]));
+}
+
 static enum ebb_status search(struct searcher *s)
 {
     const struct ebb_set keep = {.every = 1};
     struct ebb_plan *plan = s->plan;
     double keep_seconds;
+    bool known;
     EBB_TRY(forecast_unlimited(s, &keep_seconds));
-    if (!plan->unlimited.known || !is_open(&plan->request.memory)) return EBB_OK;
+    if (!s->unlimited.known || !is_open(&plan->request.memory)) return EBB_OK;
     s->costs.net = s->net;
     s->costs.layers = s->net->layers;
-    s->costs.keep_seconds = plan->unlimited.seconds;
+    s->costs.keep_seconds = s->unlimited.seconds;
     ebb_sets_list(s->net, &plan->request.memory, &s->sets);
     if (plan->fits && find_set(s, &keep) >= 0) {
         s->found = true;
-        plan->forecast = plan->unlimited;
+        plan->forecast = s->unlimited;
         plan->rung = 0;
         s->best.mix =
             (struct ebb_mix){.ranges = 1, .set = {find_set(s, &keep)}, .layers = {s->net->layers}};
         return name_choice(s);
     }
-    EBB_TRY(measure_slots(s, keep_seconds));
+    if (!moves_are_known(&plan->request)) return EBB_OK;
+    EBB_TRY(measure_slots(s, keep_seconds, &known));
+    if (!known) return EBB_OK;
     EBB_TRY(try_mixes(s));
     EBB_TRY(s->found ? try_without_prefetch(s) : try_ladder(s));
     return s->found ? take_best(s) : EBB_OK;

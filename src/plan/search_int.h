@@ -39,16 +39,17 @@ bool ebb_plan_moves_in(const struct ebb_plan *plan);
 
 /* ---- search.c ---- */
 
-/* Puts the best policies into the plan, with TRAIN written and ordered for them, and the forecasts;
- * the smallest of the ladder where none fits. *found false: there are no rates, or the keys leave
- * nothing to search, and the ladder is to decide. */
+/* Puts the best policies into the plan, with TRAIN written and ordered for them, and the forecast;
+ * the smallest of the ladder where none fits. *found false: there are no rates, they do not say
+ * what something costs that the keys allow, or the keys leave nothing to search: the ladder
+ * decides. */
 enum ebb_status ebb_plan_search(struct ebb_ctx *ctx, struct ebb_plan *plan, bool *found);
-/* Forecasts of an ordered plan that the ladder chose; not known without rates. */
+/* The forecast of an ordered plan that the ladder chose; not known without rates. */
 enum ebb_status ebb_plan_forecast(struct ebb_ctx *ctx, struct ebb_plan *plan);
 
 /* ---- search_mix.c ---- */
 
-enum { EBB_MIX_RANGES = 4, EBB_MIX_SETS = 640, EBB_MIX_BEST = 32 };
+enum { EBB_MIX_RANGES = 4, EBB_MIX_SETS = 640, EBB_MIX_BEST = 64 };
 
 struct ebb_set {
     uint8_t policy[EBB_SLOTS];

@@ -124,20 +124,24 @@ void ebb_sets_estimate(const struct ebb_mix_costs *costs, struct ebb_sets *sets)
 }
 
 /* Whether `a` is nowhere worse than `b`, so that `b` need not be looked at. */
-static bool dominates(const struct ebb_sets *sets, int a, int b)
+static bool dominates(const struct ebb_mix_costs *costs, const struct ebb_sets *sets, int a, int b)
 {
     const struct ebb_set *x = &sets->at[a], *y = &sets->at[b];
-    if (x->seconds > y->seconds || x->device > y->device || x->host > y->host) return false;
-    return a < b || x->seconds < y->seconds || x->device < y->device || x->host < y->host;
+    const double room = costs->room[a], other = costs->room[b];
+    if (x->seconds > y->seconds || x->device > y->device || x->host > y->host || room > other)
+        return false;
+    return a < b || x->seconds < y->seconds || x->device < y->device || x->host < y->host ||
+           room < other;
 }
 
-static int list_useful(const struct ebb_sets *sets, int useful[EBB_MIX_SETS])
+static int list_useful(const struct ebb_mix_costs *costs, const struct ebb_sets *sets,
+                       int useful[EBB_MIX_SETS])
 {
     int count = 0;
     for (int b = 0; b < sets->count; b++) {
         bool dominated = false;
         for (int a = 0; a < sets->count && !dominated; a++)
-            dominated = a != b && dominates(sets, a, b);
+            dominated = a != b && dominates(costs, sets, a, b);
         if (!dominated) useful[count++] = b;
     }
     return count;
@@ -281,6 +285,12 @@ static void offer(struct ebb_mixes *best, const struct ebb_mix *mix)
     best->at[at] = *mix;
 }
 
+/* What of a budget is left; HUGE_VAL of no budget, also beside a set whose room is not known. */
+static double left_of(double budget, double bytes)
+{
+    return budget == HUGE_VAL ? HUGE_VAL : budget - bytes;
+}
+
 /* Narrows [*low, *high] to the counts for which slack - count * each >= 0. */
 static void limit(double slack, double each, double *low, double *high)
 {
@@ -296,11 +306,12 @@ static void offer_pair(const struct finder *f, int early, int late)
     const struct ebb_set *x = &f->sets->at[early], *y = &f->sets->at[late];
     double layers = (double)costs->layers, low = 1, high = layers - 1;
     struct ebb_mix mix = {.ranges = 2, .set = {early, late}, .layers = {costs->layers, 0}};
-    limit(costs->device_budget - device_at_top(costs, f->sets, &mix), y->device - x->device, &low,
+    limit(left_of(costs->device_budget, device_at_top(costs, f->sets, &mix)), y->device - x->device,
+          &low, &high);
+    limit(left_of(costs->host_budget, ebb_mix_host(costs, f->sets, &mix)), y->host - x->host, &low,
           &high);
-    limit(costs->host_budget - ebb_mix_host(costs, f->sets, &mix), y->host - x->host, &low, &high);
     /* The early layers have the device for themselves, when their turn comes. */
-    limit(costs->device_budget - costs->device - costs->room[early] - layers * x->device,
+    limit(left_of(costs->device_budget, costs->device + costs->room[early] + layers * x->device),
           -x->device, &low, &high);
     if (!(low <= high)) return;
     double count = y->seconds < x->seconds ? high : low;
@@ -328,9 +339,10 @@ static bool swap(const struct finder *f, const struct ebb_mix *mix, int from, in
     if (y->seconds >= x->seconds) return false;
     *other = *mix;
     if (mix->ranges < EBB_MIX_RANGES) add_range(f->sets, other, set, 0);
-    limit(costs->device_budget - device_at_top(costs, f->sets, other), y->device - x->device, &low,
+    limit(left_of(costs->device_budget, device_at_top(costs, f->sets, other)),
+          y->device - x->device, &low, &high);
+    limit(left_of(costs->host_budget, ebb_mix_host(costs, f->sets, other)), y->host - x->host, &low,
           &high);
-    limit(costs->host_budget - ebb_mix_host(costs, f->sets, other), y->host - x->host, &low, &high);
     if (!(low <= high)) return false;
     int64_t count = (int64_t)high;
     *other = *mix;
@@ -362,7 +374,7 @@ void ebb_mixes_find(const struct ebb_mix_costs *costs, const struct ebb_sets *se
 {
     const struct finder f = {costs, sets, best};
     struct ebb_mixes pairs;
-    int useful[EBB_MIX_SETS], count = list_useful(sets, useful);
+    int useful[EBB_MIX_SETS], count = list_useful(costs, sets, useful);
     best->count = 0;
     for (int i = 0; i < count; i++) {
         offer_uniform(&f, useful[i]);
