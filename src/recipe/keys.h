@@ -71,6 +71,10 @@ enum { EBB_AUTO_INT = -1 };
 /* max_length of `ebb plan`: as long as it fits. */
 enum { EBB_LONGEST = -2 };
 
+/* Tokens of a document, at least, in packed rows that no data set fills: they have room for so
+ * many. */
+enum { EBB_ASSUMED_DOC_LEAST = 16 };
+
 struct ebb_config {
     /* model */
     char *model_name_or_path;

@@ -187,6 +187,11 @@ static bool sweeping(const struct ebb_config *config)
 {
     return config->sweep == EBB_SWEEP_KEY_MEMORY;
 }
+static bool short_docs(const struct ebb_config *config)
+{
+    return config->doc_length > 0 && config->doc_length < EBB_ASSUMED_DOC_LEAST;
+}
+
 static bool no_packing(const struct ebb_config *config)
 {
     return !config->packing;
@@ -419,6 +424,9 @@ static const struct rule rules[] = {
     {"threads", PLAN, false, other_gpu, "gpu", "has no effect beside gpu", "remove it"},
     {"doc_length", PLAN, false, no_packing, "packing", "has no effect without packing",
      "packing: true, or remove it"},
+    {"doc_length", PLAN, false, short_docs, "doc_length",
+     "is too short: rows without data have room for a document every 16 tokens",
+     "doc_length: 16, or a data set"},
     {"doc_length", PLAN, false, has_data, "dataset_name datasets",
      "has no effect with a data set, whose own lengths are taken", "remove it"},
     {"max_length", PLAN, false, longest_of_data, "dataset_name datasets",

@@ -57,11 +57,9 @@ static enum ebb_status look_at_data(const struct ebb_setup *setup, const struct 
 
 /* ---- without ---- */
 
-/* Rows without data have room for a document every 16 tokens (setup.c). */
 static int64_t assumed_length(const struct ebb_setup *setup)
 {
     int64_t length = setup->config->doc_length;
-    if (length > 0 && length < 16) length = 16;
     return length > 0 && length < setup->max_length ? length : setup->max_length;
 }
 

@@ -541,7 +541,7 @@ enum ebb_status ebb_setup_assume(struct ebb_setup *setup, int64_t max_length)
                         "where: %s",
                         (long long)batch, (long long)setup->max_length, (long long)capacity->tokens,
                         ebb_options_where(setup->options, "max_length"));
-    capacity->docs = config->packing ? batch + capacity->tokens / 16 : batch;
+    capacity->docs = config->packing ? batch + capacity->tokens / EBB_ASSUMED_DOC_LEAST : batch;
     capacity->doc_tokens = setup->max_length;
     return EBB_OK;
 }

@@ -2,7 +2,8 @@
 mkdir model
 cp "$SOURCE/configs/shapes/llama-3.2-1b.json" model/config.json
 for keys in 'gpu=Voodoo max_length=512' 'gpu=A100 max_length=512' 'gpu=L4 device=cpu max_length=512' \
-    'doc_length=64 max_length=512' 'sweep=memory memory_budget=4GiB max_length=512' 'sweep=memory --max-length' \
+    'doc_length=64 max_length=512' 'doc_length=15 max_length=512 packing=true' \
+    'sweep=memory memory_budget=4GiB max_length=512' 'sweep=memory --max-length' \
     'dataset_name=d.jsonl --max-length' 'sweep=length max_length=512'; do
     echo "$keys"
     ebb plan model_name_or_path=model $keys 2>&1
