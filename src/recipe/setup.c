@@ -645,10 +645,17 @@ static enum ebb_status make_adapter(struct ebb_setup *setup)
     return EBB_OK;
 }
 
-/* What may be taken of host memory where no budget is named: three quarters of what is free now.
- * Beside a GPU that is not here it is not known, and so much is assumed. On a CPU that stands in
- * for one there is no bound, as both its memories are the same one; but a plan that is searched
- * would take all it can get, so there the free part bounds it too. */
+int64_t ebb_setup_host_share(int64_t free_bytes)
+{
+    static const int64_t least = INT64_C(64) << 20;
+    if (free_bytes <= 0) return 0;
+    return free_bytes / 4 * 3 > least ? free_bytes / 4 * 3 : least;
+}
+
+/* Where no budget is named, a share of what is free now. Beside a GPU that is not here it is not
+ * known, and so much is assumed. A CPU that stands in for a GPU has one memory for both, of which
+ * memory_budget may name more than there is: the share is of all that is free, and only where a
+ * plan is searched, which would take all it can get. */
 static void settle_host_budget(struct ebb_setup *setup)
 {
     static const int64_t assumed = INT64_C(64) << 30;
@@ -657,9 +664,9 @@ static void settle_host_budget(struct ebb_setup *setup)
     request->host_budget = ebb_setup_budget(&setup->config->host_memory_budget, EBB_BACKEND_CPU);
     setup->host_given = request->host_budget > 0;
     if (setup->host_given || (!gpu && request->rates == NULL)) return;
-    int64_t available = ebb_backend_bytes_free(setup->ctx, EBB_BACKEND_CPU);
-    if (!gpu) available -= request->device_budget;
-    request->host_budget = setup->gpu ? assumed : available > 4 ? available / 4 * 3 : 1;
+    request->host_budget =
+        setup->gpu ? assumed
+                   : ebb_setup_host_share(ebb_backend_bytes_free(setup->ctx, EBB_BACKEND_CPU));
 }
 
 enum ebb_status ebb_setup_training(struct ebb_setup *setup)

@@ -117,6 +117,10 @@ enum ebb_status ebb_setup_cache(struct ebb_ctx *ctx, const struct ebb_recipe_env
  * libraries take of that until it has been measured. */
 int64_t ebb_setup_free_bytes(struct ebb_ctx *ctx, enum ebb_backend backend);
 int64_t ebb_setup_overhead(enum ebb_backend backend);
+/* Host memory that a run may take where no budget is named, of so much that is free: three
+ * quarters, and 64 MiB at least, which moves little and is always to be had. 0, no bound, where it
+ * is not known how much is free. */
+int64_t ebb_setup_host_share(int64_t free_bytes);
 /* EBB_INTERRUPTED where a signal waits. The signal stays where it is. */
 enum ebb_status ebb_setup_poll(struct ebb_ctx *ctx, const struct ebb_recipe_env *env);
 /* "memory_budget" in bytes; 0: none. A share is of the backend's memory. */
