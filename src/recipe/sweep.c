@@ -10,8 +10,7 @@
 /* ---- a point ---- */
 
 /* Plans the request as it stands. */
-static enum ebb_status plan_point(struct ebb_setup *setup, struct ebb_sweep_point *point,
-                                  bool *fits)
+static enum ebb_status plan_point(struct ebb_setup *setup, struct ebb_sweep_point *point)
 {
     struct ebb_engine *engine = NULL;
     struct ebb_outlook outlook;
@@ -28,7 +27,7 @@ static enum ebb_status plan_point(struct ebb_setup *setup, struct ebb_sweep_poin
         point->seconds = outlook.step.step.seconds;
         if (point->known) point->tokens_per_second = outlook.step.tokens / point->seconds;
         snprintf(point->what, sizeof point->what, "%s", plan->what);
-        *fits = ebb_fit_holds(setup, engine);
+        point->fits = ebb_fit_holds(setup, engine);
     }
     ebb_engine_free(engine);
     return status;
@@ -38,8 +37,8 @@ static enum ebb_status plan_point(struct ebb_setup *setup, struct ebb_sweep_poin
 
 static bool same_plan(const struct ebb_sweep_point *a, const struct ebb_sweep_point *b)
 {
-    return a->device_bytes == b->device_bytes && a->host_bytes == b->host_bytes &&
-           strcmp(a->what, b->what) == 0;
+    return a->fits == b->fits && a->device_bytes == b->device_bytes &&
+           a->host_bytes == b->host_bytes && strcmp(a->what, b->what) == 0;
 }
 
 /* A step between budgets that reads well: 1, 2 or 5 times a power of ten of MiB below 1 GiB, of GiB
@@ -55,35 +54,44 @@ static int64_t round_step(int64_t bytes)
         }
 }
 
-static enum ebb_status add_budget(struct ebb_setup *setup, struct ebb_sweep *sweep, int64_t budget,
-                                  bool *fits)
+/* Budgets in a row that do not fit are one point: the first. */
+static enum ebb_status add_budget(struct ebb_setup *setup, struct ebb_sweep *sweep, int64_t budget)
 {
     struct ebb_sweep_point point;
     setup->request.device_budget = budget;
-    EBB_TRY(plan_point(setup, &point, fits));
-    if (!*fits || sweep->count == EBB_SWEEP_POINTS) return EBB_OK;
-    if (sweep->count > 0 && same_plan(&sweep->points[sweep->count - 1], &point)) return EBB_OK;
+    EBB_TRY(plan_point(setup, &point));
+    if (sweep->count == EBB_SWEEP_POINTS) return EBB_OK;
+    if (sweep->count > 0) {
+        const struct ebb_sweep_point *last = &sweep->points[sweep->count - 1];
+        if (same_plan(last, &point) || (!last->fits && !point.fits)) return EBB_OK;
+    }
     sweep->points[sweep->count++] = point;
     return EBB_OK;
+}
+
+static bool any_fits(const struct ebb_sweep *sweep)
+{
+    for (int i = 0; i < sweep->count; i++)
+        if (sweep->points[i].fits) return true;
+    return false;
 }
 
 static enum ebb_status sweep_budgets(struct ebb_setup *setup, struct ebb_sweep *sweep)
 {
     struct ebb_sweep_point least, most;
-    bool fits;
     setup->request.device_budget = 0;
-    EBB_TRY(plan_point(setup, &most, &fits));
+    EBB_TRY(plan_point(setup, &most));
     setup->request.device_budget = 1;
-    EBB_TRY(plan_point(setup, &least, &fits));
-    EBB_TRY(add_budget(setup, sweep, least.device_bytes, &fits));
-    if (!fits)
-        return EBB_FAIL(setup->ctx, EBB_DOES_NOT_FIT,
-                        "run does not fit any budget: host_memory_budget is too small for what has "
-                        "to move\ntry:   a larger host_memory_budget");
+    EBB_TRY(plan_point(setup, &least));
+    EBB_TRY(add_budget(setup, sweep, least.device_bytes));
     const int64_t step = round_step((most.device_bytes - least.device_bytes) / 12 + 1);
     for (int64_t at = (least.device_bytes / step + 1) * step; at < most.device_bytes; at += step)
-        EBB_TRY(add_budget(setup, sweep, at, &fits));
-    return add_budget(setup, sweep, most.device_bytes, &fits);
+        EBB_TRY(add_budget(setup, sweep, at));
+    EBB_TRY(add_budget(setup, sweep, most.device_bytes));
+    if (any_fits(sweep)) return EBB_OK;
+    return EBB_FAIL(setup->ctx, EBB_DOES_NOT_FIT,
+                    "run does not fit any budget: host_memory_budget is too small for what has "
+                    "to move\ntry:   a larger host_memory_budget");
 }
 
 enum ebb_status ebb_sweep_memory(struct ebb_setup *setup, struct ebb_sweep *sweep)
@@ -107,7 +115,8 @@ static enum ebb_status try_length(struct ebb_setup *setup, struct ebb_sweep *swe
     struct ebb_sweep_point point;
     EBB_TRY(ebb_setup_assume(setup, length));
     if (setup->request.rates) EBB_TRY(ebb_outlook_load(setup));
-    EBB_TRY(plan_point(setup, &point, fits));
+    EBB_TRY(plan_point(setup, &point));
+    *fits = point.fits;
     if (*fits && sweep->count < EBB_SWEEP_POINTS) sweep->points[sweep->count++] = point;
     return EBB_OK;
 }
@@ -156,7 +165,8 @@ static double best_rate(const struct ebb_sweep *sweep)
 {
     double best = 0;
     for (int i = 0; i < sweep->count; i++)
-        if (sweep->points[i].tokens_per_second > best) best = sweep->points[i].tokens_per_second;
+        if (sweep->points[i].fits && sweep->points[i].tokens_per_second > best)
+            best = sweep->points[i].tokens_per_second;
     return best;
 }
 
@@ -170,15 +180,15 @@ static enum ebb_status add_point(struct ebb_ctx *ctx, const struct ebb_sweep *sw
         snprintf(first, sizeof first, "%lld", (long long)p->max_length);
     else
         ebb_text_bytes(p->budget, first, sizeof first);
-    if (p->known) {
+    if (p->known && p->fits) {
         snprintf(speed, sizeof speed, "%.0f", p->tokens_per_second);
         if (sweep->lengths)
             snprintf(share, sizeof share, "%.3g s", p->seconds);
         else
             snprintf(share, sizeof share, "%.1f %%", 100 * p->tokens_per_second / best_rate(sweep));
     }
-    return ebb_str_addf(ctx, out, "%14s%13s%12s%11s%10s  %s\n", first, device, host, speed, share,
-                        p->what);
+    return ebb_str_addf(ctx, out, "%14s%13s%12s%11s%10s  %s%s\n", first, device, host, speed, share,
+                        p->fits ? "" : "does not fit the host's budget: ", p->what);
 }
 
 enum ebb_status ebb_sweep_table(struct ebb_ctx *ctx, const struct ebb_sweep *sweep,
@@ -199,13 +209,15 @@ static bool put(json_t *object, const char *key, json_t *value)
 static json_t *point_json(const struct ebb_sweep_point *p)
 {
     json_t *json = json_object();
+    const bool known = p->known && p->fits;
     bool ok =
         json && put(json, "max_length", json_integer(p->max_length)) &&
+        put(json, "fits", json_boolean(p->fits)) &&
         put(json, "memory_budget", json_integer(p->budget)) &&
         put(json, "total_bytes", json_integer(p->device_bytes)) &&
         put(json, "host_bytes", json_integer(p->host_bytes)) &&
-        put(json, "step_seconds", p->known ? json_real(p->seconds) : json_null()) &&
-        put(json, "tokens_per_second", p->known ? json_real(p->tokens_per_second) : json_null()) &&
+        put(json, "step_seconds", known ? json_real(p->seconds) : json_null()) &&
+        put(json, "tokens_per_second", known ? json_real(p->tokens_per_second) : json_null()) &&
         put(json, "choice", json_string(p->what));
     if (ok) return json;
     json_decref(json);

@@ -14,6 +14,7 @@ enum { EBB_SWEEP_POINTS = 16, EBB_SWEEP_WHAT = 320 };
 
 struct ebb_sweep_point {
     int64_t max_length;
+    bool fits;                         /* false, of budgets: what the smallest plan would take */
     int64_t budget;                    /* bytes that the plan was made within; 0: no bound */
     int64_t device_bytes, host_bytes;  /* of the whole process, and of what moves out */
     bool known;                        /* the step's forecast is */
@@ -28,8 +29,9 @@ struct ebb_sweep {
     bool lengths;      /* of sequences; else of budgets */
 };
 
-/* Budgets from the least that will do to what keeps everything on the device. Budgets that give the
- * same plan count once. EBB_DOES_NOT_FIT if the host budget is too small for any. */
+/* Budgets from the least that device memory does with to what keeps everything there. Budgets that
+ * give the same plan count once. Those that the host budget is too small for are points that do not
+ * fit; EBB_DOES_NOT_FIT if it is for all. */
 enum ebb_status ebb_sweep_memory(struct ebb_setup *setup, struct ebb_sweep *sweep);
 /* Lengths that double, and the longest row that fits the budget: the device's, the host's, and the
  * machine's. The setup has no data. The last point is the longest; none: not even the shortest
