@@ -607,6 +607,13 @@ static enum ebb_status add_advice(const struct ebb_setup *setup, const struct eb
     return EBB_OK;
 }
 
+/* Who says how large a budget is; borrowed until the next call. */
+static const char *budget_where(const struct ebb_setup *setup, const char *key, bool resumed)
+{
+    return resumed ? "run.json of the run that is resumed, as nobody names it now"
+                   : ebb_options_where(setup->options, key);
+}
+
 static enum ebb_status fail_device(const struct ebb_setup *setup, const struct ebb_engine *engine,
                                    int64_t budget, const struct ebb_fit_change *changes, int count)
 {
@@ -614,7 +621,7 @@ static enum ebb_status fail_device(const struct ebb_setup *setup, const struct e
     const struct ebb_plan *plan = ebb_engine_plan(engine);
     char needs[SIZE_TEXT], has[SIZE_TEXT], would[SIZE_TEXT];
     struct ebb_str kinds = {0}, advice = {0};
-    bool given = setup->budget_given;
+    bool given = setup->budget_given || setup->budget_resumed;
     enum ebb_status status = add_needs(setup, plan, &kinds);
     if (status == EBB_OK) status = add_advice(setup, plan, changes, count, &advice);
     ebb_text_bytes_apart(plan->total_bytes, budget, needs, has, SIZE_TEXT);
@@ -626,8 +633,8 @@ static enum ebb_status fail_device(const struct ebb_setup *setup, const struct e
                      "where: %s\n"
                      "needs: %s\n"
                      "try:   memory_budget: %s%s",
-                     needs, has, ebb_options_where(setup->options, "memory_budget"), kinds.data,
-                     enough(plan->total_bytes, would), advice.data ? advice.data : "");
+                     needs, has, budget_where(setup, "memory_budget", setup->budget_resumed),
+                     kinds.data, enough(plan->total_bytes, would), advice.data ? advice.data : "");
     else if (status == EBB_OK)
         status =
             EBB_FAIL(ctx, EBB_DOES_NOT_FIT,
@@ -678,7 +685,7 @@ static enum ebb_status fail_host(const struct ebb_setup *setup, const struct ebb
     int64_t least;
     EBB_TRY(least_host(setup, plan->host_bytes, &least));
     ebb_text_bytes_apart(least, setup->request.host_budget, needs, has, SIZE_TEXT);
-    if (!setup->host_given)
+    if (!setup->host_given && !setup->host_resumed)
         return EBB_FAIL(setup->ctx, EBB_DOES_NOT_FIT,
                         "run does not fit: it needs %s of host memory for what moves, %s %s\n"
                         "try:   host_memory_budget: %s if there is as much, or a larger "
@@ -690,7 +697,7 @@ static enum ebb_status fail_host(const struct ebb_setup *setup, const struct ebb
                     "host_memory_budget is %s\n"
                     "where: %s\n"
                     "try:   host_memory_budget: %s, or a larger memory_budget, so that less moves",
-                    needs, has, ebb_options_where(setup->options, "host_memory_budget"),
+                    needs, has, budget_where(setup, "host_memory_budget", setup->host_resumed),
                     enough(least, would));
 }
 

@@ -14,6 +14,7 @@
 #include "recipe/machine.h"
 #include "recipe/outlook.h"
 #include "recipe/survey.h"
+#include "train/metrics.h"
 
 static bool holds(struct ebb_ctx *ctx, const char *dir, const char *name, enum ebb_status *status)
 {
@@ -667,6 +668,48 @@ static void settle_host_budget(struct ebb_setup *setup)
     request->host_budget =
         setup->gpu ? assumed
                    : ebb_setup_host_share(ebb_backend_bytes_free(setup->ctx, EBB_BACKEND_CPU));
+}
+
+int64_t ebb_setup_resumed_budget(int64_t now, int64_t recorded, int64_t free_bytes)
+{
+    return recorded <= 0 || (free_bytes > 0 && recorded > free_bytes) ? now : recorded;
+}
+
+/* Takes over one budget. False: that of now stands. */
+static bool take_budget(int64_t recorded, int64_t free_bytes, int64_t *budget)
+{
+    int64_t taken = ebb_setup_resumed_budget(*budget, recorded, free_bytes);
+    if (recorded <= 0 || taken != recorded) return false;
+    *budget = taken;
+    return true;
+}
+
+enum ebb_status ebb_setup_resumed(struct ebb_setup *setup, const char *resume)
+{
+    struct ebb_engine_request *request = &setup->request;
+    struct ebb_run_budgets kept;
+    char device[64] = "", host[64] = "", bytes[32];
+    EBB_TRY(ebb_run_record_budgets(setup->ctx, resume, &kept));
+    /* On a CPU somebody named it, whatever is free. */
+    int64_t free_bytes = request->backend == EBB_BACKEND_CUDA
+                             ? ebb_backend_bytes_free(setup->ctx, request->backend)
+                             : 0;
+    if (!setup->budget_given)
+        setup->budget_resumed = take_budget(kept.device, free_bytes, &request->device_budget);
+    if (!setup->host_given)
+        setup->host_resumed =
+            take_budget(kept.host, ebb_backend_bytes_free(setup->ctx, EBB_BACKEND_CPU),
+                        &request->host_budget);
+    if (setup->budget_resumed)
+        snprintf(device, sizeof device, " memory_budget %s",
+                 ebb_text_bytes(request->device_budget, bytes, sizeof bytes));
+    if (setup->host_resumed)
+        snprintf(host, sizeof host, "%s host_memory_budget %s", setup->budget_resumed ? "," : "",
+                 ebb_text_bytes(request->host_budget, bytes, sizeof bytes));
+    if (setup->budget_resumed || setup->host_resumed)
+        ebb_log(setup->ctx, EBB_LOG_INFO, "resume", "budgets of the run that is resumed:%s%s",
+                device, host);
+    return EBB_OK;
 }
 
 enum ebb_status ebb_setup_training(struct ebb_setup *setup)

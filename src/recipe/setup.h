@@ -63,11 +63,12 @@ struct ebb_setup {
     struct ebb_adapter_config adapter; /* of a new adapter */
     bool new_adapter;
     struct ebb_policy_rule rules[EBB_ACTIVATION_RULES];
-    struct ebb_samples samples;    /* of eval_prompts: recipe/eval_prompts.h */
-    struct ebb_numerics numerics;  /* of a checkpoint, where the run goes on from one */
-    bool budget_given;             /* memory_budget; else the GPU's free memory, or none */
-    bool host_given;               /* host_memory_budget; else a share of what is free, or none */
-    const struct ebb_gpu *gpu;     /* one that is not here, for its plan; NULL: this machine */
+    struct ebb_samples samples;   /* of eval_prompts: recipe/eval_prompts.h */
+    struct ebb_numerics numerics; /* of a checkpoint, where the run goes on from one */
+    bool budget_given;            /* memory_budget; else the GPU's free memory, or none */
+    bool host_given;              /* host_memory_budget; else a share of what is free, or none */
+    bool budget_resumed, host_resumed; /* nobody named it: that of the run that is resumed */
+    const struct ebb_gpu *gpu;         /* one that is not here, for its plan; NULL: this machine */
     struct ebb_rates rates;        /* of the device; request.rates says whether they are known */
     struct ebb_forecast_load load; /* that its plan is searched by, where rates are known */
     int32_t *load_starts;          /* its documents' */
@@ -107,6 +108,9 @@ enum ebb_status ebb_setup_eval_data(struct ebb_setup *setup);
 enum ebb_status ebb_setup_feeds(struct ebb_setup *setup, const struct ebb_engine *engine);
 /* Adapter, optimizer, memory keys and budgets, for training. */
 enum ebb_status ebb_setup_training(struct ebb_setup *setup);
+/* Budgets that nobody names are those of the run that is resumed from this checkpoint, so that what
+ * is free at the moment does not change its plan; not where more than is free would be taken. */
+enum ebb_status ebb_setup_resumed(struct ebb_setup *setup, const char *resume);
 void ebb_setup_free(struct ebb_setup *setup);
 
 /* A folder of the user's cache, "ebb/NAME" in it, which may not exist yet; the caller frees. NULL:
@@ -121,6 +125,9 @@ int64_t ebb_setup_overhead(enum ebb_backend backend);
  * quarters, and 64 MiB at least, which moves little and is always to be had. 0, no bound, where it
  * is not known how much is free. */
 int64_t ebb_setup_host_share(int64_t free_bytes);
+/* A budget of a resumed run: as `recorded`, unless that is none (0) or more than what is free now
+ * (free_bytes; 0: not known); then `now`. */
+int64_t ebb_setup_resumed_budget(int64_t now, int64_t recorded, int64_t free_bytes);
 /* EBB_INTERRUPTED where a signal waits. The signal stays where it is. */
 enum ebb_status ebb_setup_poll(struct ebb_ctx *ctx, const struct ebb_recipe_env *env);
 /* "memory_budget" in bytes; 0: none. A share is of the backend's memory. */

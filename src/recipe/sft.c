@@ -211,6 +211,7 @@ enum ebb_status ebb_sft_plan(struct ebb_ctx *ctx, struct ebb_options *options,
          * last bits. */
         EBB_TRY(ebb_checkpoint_numerics(ctx, resume, &setup->numerics));
         setup->request.numerics = &setup->numerics;
+        EBB_TRY(ebb_setup_resumed(setup, resume));
     }
     return ebb_engine_create(ctx, &setup->request, engine);
 }
@@ -328,6 +329,7 @@ static void say_plan(const struct ebb_setup *setup, const struct ebb_plan *plan)
     char device[32], budget[32], host[32], out[32], in[32], rest[32];
     char moves[128] = "", beside[96] = "";
     int64_t overhead = plan->request.overhead_bytes;
+    const bool named = setup->budget_given || setup->budget_resumed;
     ebb_text_bytes(setup->request.device_budget, budget, sizeof budget);
     if (plan->bytes_out == 0 && plan->bytes_in > 0)
         snprintf(moves, sizeof moves,
@@ -346,8 +348,8 @@ static void say_plan(const struct ebb_setup *setup, const struct ebb_plan *plan)
                  ebb_text_bytes(overhead, rest, sizeof rest));
     ebb_log(setup->ctx, EBB_LOG_INFO, "plan", "plan: %s of device memory (%s%s%s): %s%s",
             ebb_text_bytes(plan->total_bytes, device, sizeof device),
-            setup->budget_given ? "memory_budget " : "no memory_budget",
-            setup->budget_given ? budget : "", beside, plan->what, moves);
+            named ? "memory_budget " : "no memory_budget", named ? budget : "", beside, plan->what,
+            moves);
 }
 
 /* How long a step will take, where that is known. */

@@ -63,6 +63,15 @@ enum ebb_status ebb_run_record_end(struct ebb_run_record *record, enum ebb_statu
 enum ebb_status ebb_run_record_profile(struct ebb_run_record *record, json_t *profile);
 void ebb_run_record_free(struct ebb_run_record *record); /* accepts NULL */
 
+/* The budgets that a run had, bytes; 0: none. */
+struct ebb_run_budgets {
+    int64_t device, host;
+};
+/* Of the run that made a checkpoint, from the run.json beside it. {0} where there is none or it
+ * does not say: a run can be resumed without. */
+enum ebb_status ebb_run_record_budgets(struct ebb_ctx *ctx, const char *checkpoint,
+                                       struct ebb_run_budgets *budgets);
+
 #ifdef __cplusplus
 }
 #endif

@@ -249,3 +249,35 @@ enum ebb_status ebb_run_record_end(struct ebb_run_record *record, enum ebb_statu
     if (!ok) return no_memory(record->ctx);
     return ebb_json_save(record->ctx, record->path, record->json);
 }
+
+static enum ebb_status read_budgets(struct ebb_ctx *ctx, const char *path,
+                                    struct ebb_run_budgets *budgets)
+{
+    json_t *json;
+    struct ebb_run_budgets read = {0};
+    bool found;
+    EBB_TRY(ebb_json_load(ctx, path, &json));
+    const json_t *plan = json_object_get(json, "plan");
+    enum ebb_status status = ebb_json_int64(ctx, path, plan, "device_budget", &read.device, &found);
+    if (status == EBB_OK)
+        status = ebb_json_int64(ctx, path, plan, "host_budget", &read.host, &found);
+    json_decref(json);
+    if (status == EBB_OK && read.device >= 0 && read.host >= 0) *budgets = read;
+    return status;
+}
+
+enum ebb_status ebb_run_record_budgets(struct ebb_ctx *ctx, const char *checkpoint,
+                                       struct ebb_run_budgets *budgets)
+{
+    char *path = ebb_path_join(ctx, checkpoint, "../" EBB_RUN_FILE);
+    enum ebb_status status = EBB_OK;
+    memset(budgets, 0, sizeof *budgets);
+    if (!path) return EBB_NO_MEMORY;
+    if (ebb_file_exists(path)) status = read_budgets(ctx, path, budgets);
+    ebb_mem_free(ctx, path);
+    if (status == EBB_OK || status == EBB_NO_MEMORY) return status;
+    ebb_log(ctx, EBB_LOG_WARNING, "resume",
+            "the budgets of the run that is resumed are not known: %s", ebb_error_text(ctx));
+    ebb_error_clear(ctx);
+    return EBB_OK;
+}
