@@ -560,13 +560,25 @@ enum ebb_status ebb_fit_changes(const struct ebb_setup *setup, const struct ebb_
 
 /* ---- the message ----------------------------------------------------------------------------- */
 
-/* A budget that is enough, in a form that reads back: whole KiB or MiB, rounded up. */
+/* Budgets are printed in whole KiB or MiB. */
+static int64_t printed_unit(int64_t bytes)
+{
+    return bytes < (int64_t)16 << 20 ? 1024 : 1024 * 1024;
+}
+
+/* The next budget that can be printed. */
+static int64_t round_up(int64_t bytes)
+{
+    const int64_t unit = printed_unit(bytes);
+    return (bytes + unit - 1) / unit * unit;
+}
+
+/* A budget that is enough, in a form that reads back, rounded up. */
 static const char *enough(int64_t bytes, char out[SIZE_TEXT])
 {
-    bool small = bytes < (int64_t)16 << 20;
-    int64_t unit = small ? 1024 : 1024 * 1024;
-    snprintf(out, SIZE_TEXT, "%lld%s", (long long)((bytes + unit - 1) / unit),
-             small ? "KiB" : "MiB");
+    const int64_t unit = printed_unit(bytes);
+    snprintf(out, SIZE_TEXT, "%lld%s", (long long)(round_up(bytes) / unit),
+             unit == 1024 ? "KiB" : "MiB");
     return out;
 }
 
@@ -653,52 +665,78 @@ static enum ebb_status fail_device(const struct ebb_setup *setup, const struct e
 /* How near a host budget comes to the least one: 1/64, at least what is printed. */
 static int64_t host_grain(int64_t bytes)
 {
-    const int64_t printed = bytes < (int64_t)16 << 20 ? 1024 : 1 << 20;
-    return bytes / 64 > printed ? bytes / 64 : printed;
+    const int64_t unit = printed_unit(bytes);
+    return bytes / 64 > unit ? bytes / 64 : unit;
 }
 
-/* A host budget that is enough, whatever its plan, between the one that is not and `high`, which
- * is. */
-static enum ebb_status least_host(const struct ebb_setup *setup, int64_t high, int64_t *least)
+/* The search for a host budget that is advised. A search for policies may find a plan within a
+ * budget and none within a larger one, so only what was tried is advised. */
+struct host_search {
+    const struct ebb_setup *setup;
+    struct ebb_engine_request request;
+    int64_t low;   /* the largest that is known not to do */
+    int64_t least; /* the smallest that is known to do; 0: none is */
+};
+
+/* Plans within a budget, and where that fits again within what the plan takes of it. */
+static enum ebb_status try_host(struct host_search *h, int64_t budget)
 {
-    struct ebb_engine_request request = setup->request;
-    int64_t low = request.host_budget;
-    request.numerics = NULL;
-    *least = high;
-    while (*least - low > host_grain(*least)) {
+    for (bool fits = true; fits && budget > h->low && (h->least == 0 || budget < h->least);) {
         struct ebb_engine *engine = NULL;
-        request.host_budget = low + (*least - low) / 2;
-        EBB_TRY(ebb_engine_create(setup->ctx, &request, &engine));
-        const struct ebb_plan *plan = ebb_engine_plan(engine);
-        if (plan->fits)
-            *least = plan->host_bytes;
-        else
-            low = request.host_budget;
+        h->request.host_budget = budget;
+        EBB_TRY(ebb_engine_create(h->setup->ctx, &h->request, &engine));
+        fits = ebb_engine_plan(engine)->fits;
+        *(fits ? &h->least : &h->low) = budget;
+        budget = round_up(ebb_engine_plan(engine)->host_bytes);
         ebb_engine_free(engine);
     }
     return EBB_OK;
 }
 
+/* A host budget that is enough, between the one that is not and the first that is from `high` on,
+ * which the smallest plan takes; 0: none was found. */
+static enum ebb_status least_host(const struct ebb_setup *setup, int64_t high, int64_t *least)
+{
+    enum { STEPS_UP = 8 };
+    struct host_search h = {.setup = setup,
+                            .request = setup->request,
+                            .low = setup->request.host_budget};
+    h.request.numerics = NULL;
+    for (int i = 0; i < STEPS_UP && h.least == 0; i++, high += high / 2)
+        EBB_TRY(try_host(&h, round_up(high)));
+    while (h.least - h.low > host_grain(h.least)) {
+        int64_t middle = round_up(h.low + (h.least - h.low) / 2);
+        if (middle >= h.least) break;
+        EBB_TRY(try_host(&h, middle));
+    }
+    *least = h.least;
+    return EBB_OK;
+}
+
 static enum ebb_status fail_host(const struct ebb_setup *setup, const struct ebb_plan *plan)
 {
-    char needs[SIZE_TEXT], has[SIZE_TEXT], would[SIZE_TEXT];
+    char needs[SIZE_TEXT], has[SIZE_TEXT], would[SIZE_TEXT], advice[96] = "";
+    const bool named = setup->host_given || setup->host_resumed;
     int64_t least;
     EBB_TRY(least_host(setup, plan->host_bytes, &least));
-    ebb_text_bytes_apart(least, setup->request.host_budget, needs, has, SIZE_TEXT);
-    if (!setup->host_given && !setup->host_resumed)
+    ebb_text_bytes_apart(least > 0 ? least : plan->host_bytes, setup->request.host_budget, needs,
+                         has, SIZE_TEXT);
+    if (least > 0)
+        snprintf(advice, sizeof advice, "host_memory_budget: %s%s, or ", enough(least, would),
+                 named ? "" : " if there is as much");
+    if (!named)
         return EBB_FAIL(setup->ctx, EBB_DOES_NOT_FIT,
                         "run does not fit: it needs %s of host memory for what moves, %s %s\n"
-                        "try:   host_memory_budget: %s if there is as much, or a larger "
-                        "memory_budget, so that less moves",
+                        "try:   %sa larger memory_budget, so that less moves",
                         needs, has, setup->gpu ? "are assumed" : "may be taken of what is free",
-                        enough(least, would));
+                        advice);
     return EBB_FAIL(setup->ctx, EBB_DOES_NOT_FIT,
                     "run does not fit: it needs %s of host memory for what moves, "
                     "host_memory_budget is %s\n"
                     "where: %s\n"
-                    "try:   host_memory_budget: %s, or a larger memory_budget, so that less moves",
+                    "try:   %sa larger memory_budget, so that less moves",
                     needs, has, budget_where(setup, "host_memory_budget", setup->host_resumed),
-                    enough(least, would));
+                    advice);
 }
 
 bool ebb_fit_holds(const struct ebb_setup *setup, const struct ebb_engine *engine)

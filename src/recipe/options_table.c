@@ -44,7 +44,8 @@ static const struct ebb_option table[] = {
              "into the weights."},
     {KEY(dtype), .group = EBB_GROUP_MODEL, .type = EBB_OPTION_CHOICE,
      .commands = RUN | PROBE | INIT, .text = "auto",
-     .choices = "auto|float32=fp32=f32|bfloat16=bf16", .aliases = "torch_dtype precision",
+     .choices = "auto|float32=fp32=f32|bfloat16=bf16",
+     .aliases = "torch_dtype precision",
      .help = "How weights and activations are stored. auto: float32 for a model saved in "
              "float32, bfloat16 otherwise (float32 in 'ebb init', bfloat16 in 'ebb probe'). Sums, "
              "norms, the loss and optimizer state are float32 in either case."},
@@ -458,14 +459,14 @@ static const struct ebb_option table[] = {
     /* ---- memory ------------------------------------------------------------------------------ */
     {KEY(memory_budget), .group = EBB_GROUP_MEMORY, .type = EBB_OPTION_SIZE, .commands = RUN,
      .low = 1 << 16, .aliases = "device_memory_budget",
-     .help =
-         "How much device memory the run may use, as a size or as a share of what there is. "
-         "Within it Ebb decides what stays, what goes to host memory and comes back, and "
-         "what is computed again; what cannot fit is refused before the run. On the CPU, "
-         "device memory is a part of main memory that is reserved for the run, which makes "
-         "the CPU a simulated accelerator; without it there is no bound. On a GPU it is the "
-         "whole process's memory, driver and libraries included, and without it what is free "
-         "there. A run that is resumed has the budgets that it had, unless they are named again."},
+     .help = "How much device memory the run may use, as a size or as a share of what there is. "
+             "Within it Ebb decides what stays, what goes to host memory and comes back, and "
+             "what is computed again; what cannot fit is refused before the run. On the CPU, "
+             "device memory is a part of main memory that is reserved for the run, which makes "
+             "the CPU a simulated accelerator; without it there is no bound. On a GPU it is the "
+             "whole process's memory, driver and libraries included, and without it what is free "
+             "there. A run that is resumed has the budgets that it had, unless they are named "
+             "again."},
     {KEY(host_memory_budget), .group = EBB_GROUP_MEMORY, .type = EBB_OPTION_SIZE, .commands = TRAIN,
      .low = 1 << 12,
      .help = "How much host memory may be taken by what moves out and by the rows of an input "
@@ -599,8 +600,9 @@ static const struct ebb_option table[] = {
              "how fast."},
 
     /* ---- machine and output ------------------------------------------------------------------ */
-    {KEY(device), .group = EBB_GROUP_MACHINE, .type = EBB_OPTION_CHOICE, .commands = RUN | PROBE,
-     .text = "auto", .choices = "auto|cpu|cuda=cuda:0=gpu", .aliases = "device_map",
+    {KEY(device), .group = EBB_GROUP_MACHINE, .type = EBB_OPTION_CHOICE,
+     .commands = RUN | PROBE, .text = "auto", .choices = "auto|cpu|cuda=cuda:0=gpu",
+     .aliases = "device_map",
      .help = "Where the run computes. cuda: an NVIDIA GPU of compute capability 8.0 or higher, in "
              "builds that found the CUDA toolkit; its driver, cuBLAS and cuDNN are looked for when "
              "the run starts. auto: cuda where a GPU is present, else the CPU."},
