@@ -91,6 +91,7 @@ static void choose_jobs(struct ebb_probe_request *request)
 struct job {
     struct ebb_ctx *ctx;
     struct ebb_probe_job job; /* tokens: as they fit */
+    char *dir;                /* of the model, by which the engine's request names it */
     struct ebb_model_config *config;
     struct ebb_adapter_config adapter;
     struct ebb_policy_rule rules[2];
@@ -150,11 +151,11 @@ static struct ebb_memory_keys memory_keys(struct job *j)
     return keys;
 }
 
-static enum ebb_status create_engine(const struct prober *p, struct job *j, const char *dir)
+static enum ebb_status create_engine(const struct prober *p, struct job *j)
 {
     const struct ebb_probe_request *wanted = &p->request;
     const struct ebb_engine_request request = {
-        .model_dir = dir,
+        .model_dir = j->dir,
         .new_adapter = j->job.lora ? &j->adapter : NULL,
         .blank = true,
         .train = true,
@@ -181,10 +182,10 @@ static enum ebb_status create_engine(const struct prober *p, struct job *j, cons
 }
 
 /* With fewer tokens, where there is no room for all. */
-static enum ebb_status fit_engine(const struct prober *p, struct job *j, const char *dir)
+static enum ebb_status fit_engine(const struct prober *p, struct job *j)
 {
     for (;;) {
-        EBB_TRY(create_engine(p, j, dir));
+        EBB_TRY(create_engine(p, j));
         const struct ebb_plan *plan = ebb_engine_plan(j->engine);
         if (plan->fits) return EBB_OK;
         if (j->job.tokens / 2 < TOKENS_LEAST) {
@@ -239,6 +240,7 @@ static void job_close(struct job *j)
     ebb_mem_free(j->ctx, j->batch.positions);
     ebb_mem_free(j->ctx, j->batch.label_rows);
     ebb_mem_free(j->ctx, j->batch.doc_starts);
+    ebb_mem_free(j->ctx, j->dir);
 }
 
 /* Plans it. The model's folder is only there meanwhile, so that nothing is left behind if the
@@ -246,17 +248,15 @@ static void job_close(struct job *j)
 static enum ebb_status job_open(const struct prober *p, const struct ebb_probe_job *job,
                                 struct job *j)
 {
-    char *dir;
     memset(j, 0, sizeof *j);
     j->ctx = p->ctx;
     j->job = *job;
-    EBB_TRY(ebb_dir_create_temp(p->ctx, &dir));
-    enum ebb_status status = save_config(p->ctx, job, dir);
-    if (status == EBB_OK) status = ebb_model_config_load(p->ctx, dir, &j->config);
+    EBB_TRY(ebb_dir_create_temp(p->ctx, &j->dir));
+    enum ebb_status status = save_config(p->ctx, job, j->dir);
+    if (status == EBB_OK) status = ebb_model_config_load(p->ctx, j->dir, &j->config);
     if (status == EBB_OK) status = make_adapter(j);
-    if (status == EBB_OK) status = fit_engine(p, j, dir);
-    enum ebb_status removed = ebb_dir_remove(p->ctx, dir);
-    ebb_mem_free(p->ctx, dir);
+    if (status == EBB_OK) status = fit_engine(p, j);
+    enum ebb_status removed = ebb_dir_remove(p->ctx, j->dir);
     if (status == EBB_OK) status = removed;
     return status == EBB_OK ? make_batch(j) : status;
 }
