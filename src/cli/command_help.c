@@ -92,13 +92,13 @@ static const char *text_of(const char *name)
 static const char *note_of(const char *name)
 {
     if (strcmp(name, "probe") == 0)
-        return "Small models of random weights train for half a minute or so; what their steps "
-               "took tells\n"
-               "how long other steps take. It is kept in ebb/rates of $XDG_CACHE_HOME (~/.cache "
-               "where that\n"
-               "is not set), for each device and dtype. Nothing else should be at work there "
-               "meanwhile.\n"
-               "After a new driver or library it is worth doing again.\n"
+        return "Small models of random weights train, for about a minute on a GPU and less on a "
+               "CPU; what\n"
+               "their steps took tells how long other steps take. It is kept in ebb/rates of "
+               "$XDG_CACHE_HOME\n"
+               "(~/.cache where that is not set), for each device and dtype. Nothing else should "
+               "be at work\n"
+               "there meanwhile. After a new driver or library it is worth doing again.\n"
                "\n";
     return "";
 }

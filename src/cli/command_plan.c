@@ -21,7 +21,7 @@ static enum ebb_status show(struct ebb_cli *cli, const struct ebb_config *config
         return ebb_cli_print_json(cli, json);
     }
     enum ebb_status status = ebb_fit_table(setup, engine, &text);
-    if (status == EBB_OK) status = ebb_outlook_table(cli->ctx, &outlook, &text);
+    if (status == EBB_OK) status = ebb_outlook_table(setup, &outlook, &text);
     if (status == EBB_OK) ebb_cli_print(&text);
     ebb_str_free(cli->ctx, &text);
     return status;

@@ -3,8 +3,9 @@
  * Ops of one class take
  *     seconds = call + bytes * byte + flops * flop
  * with ebb_op_work's bytes and flops. Three numbers a class are few enough to be measured in a
- * minute, and every op of a training step belongs to one. They are fitted to times of whole steps,
- * so that they hold under load: with copies running, at the clock that a device keeps up.
+ * minute, and every op of a training step belongs to one. They are fitted to what ops took within
+ * training steps, so that they hold under load: with copies running, at the clock that a device
+ * keeps up.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef EBB_RATES_H
 #define EBB_RATES_H

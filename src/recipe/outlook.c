@@ -250,15 +250,23 @@ static enum ebb_status add_parts(struct ebb_ctx *ctx, const struct ebb_forecast 
     return ebb_str_addf(ctx, out, "bound by              %s\n", ebb_outlook_bound(step));
 }
 
-enum ebb_status ebb_outlook_table(struct ebb_ctx *ctx, const struct ebb_outlook *outlook,
+/* Why, and what to do about it. */
+static const char *why_unknown(const struct ebb_setup *setup)
+{
+    if (setup->gpu == NULL) return " on this device: 'ebb probe' measures it";
+    return setup->request.storage == EBB_BF16
+               ? ": data sheets do not say all that this run needs"
+               : ": data sheets are for bfloat16, and this run is float32 (dtype: bfloat16)";
+}
+
+enum ebb_status ebb_outlook_table(const struct ebb_setup *setup, const struct ebb_outlook *outlook,
                                   struct ebb_str *out)
 {
+    struct ebb_ctx *ctx = setup->ctx;
     const struct ebb_step_forecast *f = &outlook->step;
     char time[EBB_OUTLOOK_TIME], bytes[32];
     if (!outlook->known)
-        return ebb_str_addf(ctx, out,
-                            "\nstep time             not known on this device: "
-                            "'ebb probe' measures it\n");
+        return ebb_str_addf(ctx, out, "\nstep time             not known%s\n", why_unknown(setup));
     EBB_TRY(ebb_str_addf(ctx, out,
                          "\nstep time      %18s, %.0f tokens/s (%lld micro-batch%s of %lld "
                          "tokens%s)\n",

@@ -41,7 +41,7 @@ enum ebb_status ebb_outlook_step(const struct ebb_setup *setup, const struct ebb
 enum ebb_status ebb_outlook_make(const struct ebb_setup *setup, const struct ebb_engine *engine,
                                  struct ebb_outlook *outlook);
 /* Adds lines that follow ebb_fit_table's. */
-enum ebb_status ebb_outlook_table(struct ebb_ctx *ctx, const struct ebb_outlook *outlook,
+enum ebb_status ebb_outlook_table(const struct ebb_setup *setup, const struct ebb_outlook *outlook,
                                   struct ebb_str *out);
 /* The caller owns it; NULL: no memory. A JSON null where nothing is known. */
 json_t *ebb_outlook_json(const struct ebb_outlook *outlook);
