@@ -791,10 +791,19 @@ static void a_contradiction_is_an_error(void **state)
         assert_fails(EBB_COMMAND_SFT, BASE "device: cuda\n",
                      ebb_backend_is_built(EBB_BACKEND_CUDA) ? EBB_DEVICE : EBB_UNSUPPORTED,
                      "device: cuda is not to be had");
-    assert_fails(EBB_COMMAND_SFT, BASE "offload_params: cpu\n", EBB_UNSUPPORTED,
-                 "offload_params: cpu is not offered");
-    assert_fails(EBB_COMMAND_SFT, BASE "offload_optimizer: cpu\n", EBB_UNSUPPORTED,
-                 "offload_optimizer: cpu is not offered");
+    static const char *const without_effect[] = {
+        "offload_params: cpu\nuse_peft: true\n",    "offload_optimizer: cpu\n",
+        "memory_budget: 1GiB\noffload_params: cpu\n",
+        "memory_budget: 1GiB\noffload_optimizer: cpu\nuse_peft: true\n",
+    };
+    for (size_t i = 0; i < sizeof without_effect / sizeof without_effect[0]; i++) {
+        char text[400];
+        snprintf(text, sizeof text, "%s%s", BASE, without_effect[i]);
+        assert_fails(EBB_COMMAND_SFT, text, EBB_BAD_CONFIG, "has no effect");
+    }
+    assert_works(EBB_COMMAND_SFT, BASE "memory_budget: 1GiB\noffload_optimizer: cpu\n");
+    assert_works(EBB_COMMAND_SFT,
+                 BASE "memory_budget: 1GiB\noffload_params: true\nuse_peft: true\n");
 }
 
 static void offloading_has_the_rules_of_the_spelling(void **state)

@@ -357,6 +357,8 @@ static void watch_mode(struct sized_place *p, const struct sized_cell *cell, int
         fill_pattern(&on_host, pattern);
         ebb_engine_begin(engine);
         kit_ok(p->ctx, ebb_engine_micro(engine, EBB_PROGRAM_TRAIN, &b.batch, 1, 0), "full batch");
+        if (plan->update_in > 0) /* the sweep has blocks of its own in there */
+            kit_ok(p->ctx, ebb_engine_update(engine, 1, 1e-3, (double)b.batch.labels), "update");
         look(&on_device);
         look(&on_host);
     }

@@ -125,12 +125,14 @@ static enum ebb_queue queue_in(const struct ebb_emitter *e)
 static enum ebb_status bring(struct ebb_emitter *e, const struct ebb_decoder_linear *linear)
 {
     struct ebb_streamed *in = &e->in[linear->index];
-    const int64_t stride = linear->in + linear->tail;
-    const struct ebb_tensor *home = ebb_program_tensor_at(e->b->program, linear->w);
+    const int64_t stride = linear->in + linear->tail, below = ebb_linear_tail(e, linear);
     struct ebb_move move;
     if (!is_away(e, linear) || in->tensor >= 0) return EBB_OK;
-    EBB_TRY(ebb_program_tensor(e->b->program, EBB_SPACE_DEVICE, home->bytes, &in->tensor, "%s in",
-                               home->name));
+    /* Nothing lies behind the last row of A. */
+    int64_t elements = (linear->rows + below) * stride - (below > 0 ? linear->tail : 0);
+    EBB_TRY(ebb_program_tensor(e->b->program, EBB_SPACE_DEVICE,
+                               elements * ebb_dtype_bytes(e->storage), &in->tensor, "%s in",
+                               ebb_program_tensor_at(e->b->program, linear->w)->name));
     memset(&move, 0, sizeof move);
     move.device = ebb_tensor_view(in->tensor, e->storage, 0, linear->rows, 0, stride, stride);
     move.host = ebb_tensor_view(linear->w, e->storage, 0, linear->rows, 0, stride, stride);

@@ -161,6 +161,9 @@ enum ebb_status ebb_plan_write(struct ebb_ctx *ctx, struct ebb_plan *plan, int p
         EBB_TRY(make_program(ctx, plan, EBB_PROGRAM_TRAIN, start, prefetch, &saved_bytes));
         ebb_program_traffic(plan->programs[EBB_PROGRAM_TRAIN], &plan->bytes_out, &plan->bytes_in);
     }
+    if (plan->programs[EBB_PROGRAM_UPDATE])
+        ebb_program_traffic(plan->programs[EBB_PROGRAM_UPDATE], &plan->update_out,
+                            &plan->update_in);
     count_bytes(plan, start[EBB_SPACE_DEVICE], saved_bytes);
     ebb_plan_set_overhead(plan, request->overhead_bytes);
     return EBB_OK;
@@ -209,21 +212,10 @@ static enum ebb_status climb(struct ebb_ctx *ctx, struct ebb_plan *plan)
     return try_policies(ctx, plan);
 }
 
-/* The units that keys send away. */
-static void send_units(struct ebb_plan *plan)
-{
-    const struct ebb_memory_keys *keys = &plan->request.memory;
-    for (int32_t i = 0; i < plan->policies.units; i++)
-        plan->policies.away[i] = EBB_TRUE == (plan->request.net->units[i] == EBB_UNIT_PARAMS
-                                                  ? keys->offload_params
-                                                  : keys->offload_optimizer);
-}
-
 /* Chooses policies and writes all programs for them, in order. */
 static enum ebb_status make_programs(struct ebb_ctx *ctx, struct ebb_plan *plan)
 {
     bool found = false;
-    send_units(plan);
     EBB_TRY(make_others(ctx, plan));
     EBB_TRY(ebb_plan_search(ctx, plan, &found));
     if (!found) EBB_TRY(climb(ctx, plan));
@@ -233,8 +225,8 @@ static enum ebb_status make_programs(struct ebb_ctx *ctx, struct ebb_plan *plan)
     return found ? EBB_OK : ebb_plan_forecast(ctx, plan);
 }
 
-enum ebb_status ebb_plan_create(struct ebb_ctx *ctx, const struct ebb_plan_request *request,
-                                struct ebb_plan **plan_out)
+enum ebb_status ebb_plan_make(struct ebb_ctx *ctx, const struct ebb_plan_request *request,
+                              const uint8_t *away, struct ebb_plan **plan_out)
 {
     struct ebb_plan *plan = (struct ebb_plan *)ebb_mem_alloc(ctx, sizeof *plan);
     enum ebb_status status = EBB_NO_MEMORY;
@@ -247,6 +239,7 @@ enum ebb_status ebb_plan_create(struct ebb_ctx *ctx, const struct ebb_plan_reque
     status = ebb_policies_create(ctx, request->net->layers, request->net->unit_count,
                                  EBB_POLICY_KEEP, &plan->policies);
     if (status != EBB_OK) goto out;
+    memcpy(plan->policies.away, away, (size_t)plan->policies.units);
     status = make_programs(ctx, plan);
 out:
     if (status != EBB_OK) {

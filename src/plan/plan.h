@@ -47,7 +47,7 @@ struct ebb_plan {
     struct ebb_plan_request request; /* as asked */
     struct ebb_policies policies;    /* as chosen */
     const char *what;                /* the choice in words: a constant, or `words` */
-    char words[320];
+    char words[416];
     /* 0: with more memory the same or as fast a plan would come out. Else others might be faster;
      * where the ladder decided it is the ladder's step. */
     int rung;
@@ -61,6 +61,7 @@ struct ebb_plan {
     int64_t host_kind_bytes[EBB_KIND_COUNT]; /* of host memory: sum == host_bytes; what moves out
                                                 and gaps of alignment are saved activations */
     int64_t bytes_out, bytes_in;             /* moved by one train program at capacity */
+    int64_t update_out, update_in;           /* by the update program: state that is away */
     bool fits;                               /* within both budgets */
     struct ebb_forecast forecast;            /* not known without rates */
 };
@@ -72,6 +73,8 @@ struct ebb_plan {
 enum ebb_status ebb_plan_create(struct ebb_ctx *ctx, const struct ebb_plan_request *request,
                                 struct ebb_plan **plan);
 void ebb_plan_free(struct ebb_ctx *ctx, struct ebb_plan *plan); /* accepts NULL */
+/* How many units of a kind are away, and how many there are. */
+int32_t ebb_plan_away(const struct ebb_plan *plan, enum ebb_unit kind, int32_t *all);
 /* The overhead as it turned out: the plan stays as it is, `total_bytes` and `fits` follow. */
 void ebb_plan_set_overhead(struct ebb_plan *plan, int64_t overhead_bytes);
 

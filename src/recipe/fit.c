@@ -194,6 +194,23 @@ static enum ebb_status add_verdict(const struct ebb_setup *setup, const struct e
                         spare >= 0 ? "to spare" : "short");
 }
 
+/* Host memory, by kind where more than saved activations and inputs is there. */
+static enum ebb_status add_host(const struct ebb_setup *setup, const struct ebb_plan *plan,
+                                struct ebb_str *out)
+{
+    char name[48];
+    bool several = false;
+    for (int kind = 0; kind < EBB_KIND_INPUTS; kind++)
+        several = several || plan->host_kind_bytes[kind] > 0;
+    EBB_TRY(add_size(setup->ctx, out, "host memory", plan->host_bytes));
+    for (int kind = 0; several && kind < EBB_KIND_COUNT; kind++) {
+        if (plan->host_kind_bytes[kind] == 0) continue;
+        snprintf(name, sizeof name, "  %s", kind_name(setup, (enum ebb_kind)kind));
+        EBB_TRY(add_size(setup->ctx, out, name, plan->host_kind_bytes[kind]));
+    }
+    return EBB_OK;
+}
+
 enum ebb_status ebb_fit_table(const struct ebb_setup *setup, const struct ebb_engine *engine,
                               struct ebb_str *out)
 {
@@ -210,10 +227,15 @@ enum ebb_status ebb_fit_table(const struct ebb_setup *setup, const struct ebb_en
     if (plan->request.overhead_bytes > 0)
         EBB_TRY(add_size(ctx, out, "driver and libraries", plan->request.overhead_bytes));
     EBB_TRY(add_size(ctx, out, "device memory", plan->total_bytes));
-    EBB_TRY(add_size(ctx, out, "host memory", plan->host_bytes));
+    EBB_TRY(add_host(setup, plan, out));
     EBB_TRY(ebb_str_addf(ctx, out, "\nmoved in each micro-batch\n"));
     EBB_TRY(add_size(ctx, out, "  to the host", plan->bytes_out));
     EBB_TRY(add_size(ctx, out, "  from the host", plan->bytes_in));
+    if (plan->update_in > 0) {
+        EBB_TRY(ebb_str_addf(ctx, out, "moved by each optimizer step\n"));
+        EBB_TRY(add_size(ctx, out, "  to the host", plan->update_out));
+        EBB_TRY(add_size(ctx, out, "  from the host", plan->update_in));
+    }
     EBB_TRY(ebb_str_addf(ctx, out, "\n"));
     return add_verdict(setup, plan, out);
 }
@@ -228,13 +250,20 @@ static json_t *with(json_t *object, const char *key, json_t *value)
     return NULL;
 }
 
-static json_t *kinds_json(const struct ebb_setup *setup, const struct ebb_plan *plan)
+static json_t *kinds_json(const struct ebb_setup *setup, const int64_t bytes[EBB_KIND_COUNT])
 {
     json_t *json = json_object();
     for (int kind = 0; kind < EBB_KIND_COUNT; kind++)
-        json =
-            with(json, kind_name(setup, (enum ebb_kind)kind), json_integer(plan->kind_bytes[kind]));
+        json = with(json, kind_name(setup, (enum ebb_kind)kind), json_integer(bytes[kind]));
     return json;
+}
+
+/* Units of a kind: how many there are, and how many are in host memory. */
+static json_t *units_json(const struct ebb_plan *plan, enum ebb_unit kind)
+{
+    int32_t all, away = ebb_plan_away(plan, kind, &all);
+    json_t *json = with(json_object(), "parts", json_integer(all));
+    return with(json, "in_host_memory", json_integer(away));
 }
 
 static json_t *policies_json(const struct ebb_plan *plan, const struct ebb_net *net)
@@ -289,7 +318,12 @@ json_t *ebb_fit_json(const struct ebb_setup *setup, const struct ebb_engine *eng
     json = with(json, "host_bytes", json_integer(plan->host_bytes));
     json = with(json, "bytes_out", json_integer(plan->bytes_out));
     json = with(json, "bytes_in", json_integer(plan->bytes_in));
-    json = with(json, "device_bytes_by_kind", kinds_json(setup, plan));
+    json = with(json, "update_bytes_out", json_integer(plan->update_out));
+    json = with(json, "update_bytes_in", json_integer(plan->update_in));
+    json = with(json, "device_bytes_by_kind", kinds_json(setup, plan->kind_bytes));
+    json = with(json, "host_bytes_by_kind", kinds_json(setup, plan->host_kind_bytes));
+    json = with(json, "frozen_matrices", units_json(plan, EBB_UNIT_PARAMS));
+    json = with(json, "optimizer_state", units_json(plan, EBB_UNIT_OPTIMIZER));
     json = with(json, "layers", policies_json(plan, ebb_engine_net(engine)));
     if (json == NULL) EBB_FAIL(setup->ctx, EBB_NO_MEMORY, "no memory for the plan as JSON");
     return json;

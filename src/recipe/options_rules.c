@@ -129,6 +129,24 @@ static bool no_budget(const struct ebb_config *config)
     return config->memory_budget.bytes == 0 && !(config->memory_budget.percent > 0) &&
            ebb_config_backend(config) == EBB_BACKEND_CPU;
 }
+static bool sends_units(const struct ebb_config *config)
+{
+    return config->offload_params == EBB_TIER_KEY_CPU ||
+           config->offload_optimizer == EBB_TIER_KEY_CPU;
+}
+static bool units_without_budget(const struct ebb_config *config)
+{
+    return sends_units(config) && no_budget(config);
+}
+static bool no_frozen_weights(const struct ebb_config *config)
+{
+    return config->offload_params == EBB_TIER_KEY_CPU && no_lora(config) &&
+           !config->teacher_model_name_or_path && !config->ref_model_name_or_path;
+}
+static bool no_large_state(const struct ebb_config *config)
+{
+    return config->offload_optimizer == EBB_TIER_KEY_CPU && lora(config);
+}
 static bool other_eval_data(const struct ebb_config *config)
 {
     return config->eval_dataset || config->dataset_test_split;
@@ -363,6 +381,15 @@ static const struct rule rules[] = {
     {"activation_offloading_use_streams host_memory_budget", TRAIN, false, no_budget,
      "memory_budget", "has no effect on the CPU without memory_budget: nothing moves",
      "memory_budget: 80%, or remove it"},
+    {"offload_params offload_optimizer", TRAIN, false, units_without_budget, "memory_budget",
+     "has no effect on the CPU without memory_budget: nothing moves",
+     "memory_budget: 80%, or remove it"},
+    {"offload_params", TRAIN, false, no_frozen_weights, "use_peft",
+     "has no effect: every weight is trained, and trained weights stay on the device",
+     "offload_optimizer: cpu, or use_peft: true"},
+    {"offload_optimizer", TRAIN, false, no_large_state, "use_peft adapter_name_or_path",
+     "has no effect with LoRA: adapters have little state, which stays on the device",
+     "offload_params: cpu, or remove it"},
     {"dataset_train_split", EVAL, true, other_eval_data, "eval_dataset dataset_test_split",
      "has no effect beside eval_dataset or dataset_test_split", "keep one of them"},
     {"dataset_text_field", READ, false, other_format, "dataset_format",

@@ -504,11 +504,15 @@ static const struct ebb_option table[] = {
     {KEY(offload_params), .group = EBB_GROUP_MEMORY, .type = EBB_OPTION_CHOICE, .commands = TRAIN,
      .text = "auto", .choices = "auto|false|cpu=true", .aliases = "cpu_offload fsdp_cpu_offload",
      .help =
-         "Where weights live between uses. Ebb keeps them in device memory; cpu is not offered."},
+         "Where weights that are not trained live between uses: cpu keeps the layers' and the "
+         "head's in host memory, and each comes in before it is used; false keeps all on the "
+         "device; auto lets the plan choose how many. Results are the same bits."},
     {KEY(offload_optimizer), .group = EBB_GROUP_MEMORY, .type = EBB_OPTION_CHOICE,
      .commands = TRAIN, .text = "auto", .choices = "auto|false|cpu=true",
-     .help = "Where optimizer state lives between steps. Ebb keeps it in device memory; cpu is "
-             "not offered."},
+     .help = "Where gradients and optimizer state live while all weights are trained: cpu keeps "
+             "those of matrices in host memory, where gradients go when their layer is done and "
+             "from where the optimizer takes them block by block; false keeps all on the device; "
+             "auto lets the plan choose how much. Results are the same bits."},
 
     /* ---- evaluation and checkpoints ---------------------------------------------------------- */
     {KEY(eval_strategy), .group = EBB_GROUP_EVALUATION, .type = EBB_OPTION_CHOICE,

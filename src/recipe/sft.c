@@ -331,13 +331,14 @@ static void say_plan(const struct ebb_setup *setup, const struct ebb_plan *plan)
     int64_t overhead = plan->request.overhead_bytes;
     const bool named = setup->budget_given || setup->budget_resumed;
     ebb_text_bytes(setup->request.device_budget, budget, sizeof budget);
-    if (plan->bytes_out == 0 && plan->bytes_in > 0)
+    if (plan->bytes_out == 0 && plan->bytes_in > 0 &&
+        plan->host_kind_bytes[EBB_KIND_WEIGHTS] + plan->host_kind_bytes[EBB_KIND_TEACHER] == 0)
         snprintf(moves, sizeof moves,
                  "; %s of the embedding's rows from the host in each micro-batch, %s of host "
                  "memory",
                  ebb_text_bytes(plan->bytes_in, in, sizeof in),
                  ebb_text_bytes(plan->host_bytes, host, sizeof host));
-    else if (plan->bytes_out > 0)
+    else if (plan->bytes_out + plan->bytes_in > 0)
         snprintf(moves, sizeof moves,
                  "; %s out to the host and %s in from there in each micro-batch, %s of host memory",
                  ebb_text_bytes(plan->bytes_out, out, sizeof out),

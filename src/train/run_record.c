@@ -36,12 +36,20 @@ static json_t *checked(json_t *json, bool ok)
 
 /* ---- plan ------------------------------------------------------------------------------------ */
 
-static json_t *describe_kinds(const struct ebb_plan *plan)
+static json_t *describe_kinds(const int64_t bytes[EBB_KIND_COUNT])
 {
     json_t *json = json_object();
     bool ok = true;
     for (int i = 0; i < EBB_KIND_COUNT; i++)
-        ok = ok && set(json, ebb_kind_name((enum ebb_kind)i), integer(plan->kind_bytes[i]));
+        ok = ok && set(json, ebb_kind_name((enum ebb_kind)i), integer(bytes[i]));
+    return checked(json, ok);
+}
+
+static json_t *describe_units(const struct ebb_plan *plan, enum ebb_unit kind)
+{
+    int32_t all, away = ebb_plan_away(plan, kind, &all);
+    json_t *json = json_object();
+    bool ok = set(json, "parts", integer(all)) && set(json, "in_host_memory", integer(away));
     return checked(json, ok);
 }
 
@@ -77,10 +85,15 @@ static json_t *describe_plan(const struct ebb_plan *plan)
               set(json, "host_bytes", integer(plan->host_bytes)) &&
               set(json, "device_budget", integer(plan->request.device_budget)) &&
               set(json, "host_budget", integer(plan->request.host_budget)) &&
-              set(json, "bytes_by_kind", describe_kinds(plan)) &&
+              set(json, "bytes_by_kind", describe_kinds(plan->kind_bytes)) &&
+              set(json, "host_bytes_by_kind", describe_kinds(plan->host_kind_bytes)) &&
+              set(json, "frozen_matrices", describe_units(plan, EBB_UNIT_PARAMS)) &&
+              set(json, "optimizer_state", describe_units(plan, EBB_UNIT_OPTIMIZER)) &&
               set(json, "policies", describe_policies(plan)) &&
               set(json, "bytes_out", integer(plan->bytes_out)) &&
               set(json, "bytes_in", integer(plan->bytes_in)) &&
+              set(json, "update_bytes_out", integer(plan->update_out)) &&
+              set(json, "update_bytes_in", integer(plan->update_in)) &&
               set(json, "capacity_tokens", integer(plan->request.capacity.tokens)) &&
               set(json, "capacity_documents", integer(plan->request.capacity.docs)) &&
               set(json, "capacity_longest", integer(plan->request.capacity.doc_tokens));
