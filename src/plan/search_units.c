@@ -3,9 +3,9 @@
  * Units are sent away in one order: frozen matrices first, since they come in beside the work and
  * never go out, the head before the layers, and layers so that those that are away lie evenly among
  * the others, each with the more time for its copy; then what belongs to trained ones, which the
- * sweep waits for. What is left to choose is how many. None goes where a plan fits without; else few
- * numbers are tried, each with a search of its own for policies: all, and some between, as a step's
- * time falls at first, while room is gained for more than it costs, and rises then.
+ * sweep waits for. What is left to choose is how many. None goes where a plan fits without; else
+ * few numbers are tried, each with a search of its own for policies: all, and some between, as a
+ * step's time falls at first, while room is gained for more than it costs, and rises then.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <math.h>
 #include <stdio.h>

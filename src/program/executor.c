@@ -237,7 +237,8 @@ int32_t ebb_program_run_length(const struct ebb_program *program, int32_t entry,
     for (; length < room; length++) {
         const struct ebb_entry *next = ebb_program_entry_at(program, entry + length);
         if (next->kind != EBB_ENTRY_OP || next->op != first->op || next->queue != first->queue ||
-            next->when != EBB_RUNS_ALWAYS || next->wait_count > 0 || ebb_program_entry_at(program, entry + length - 1)->event >= 0)
+            next->when != EBB_RUNS_ALWAYS || next->wait_count > 0 ||
+            ebb_program_entry_at(program, entry + length - 1)->event >= 0)
             return length;
         for (int32_t e = entry; e < entry + length; e++)
             if (!may_run_as_one(program, ebb_program_entry_at(program, e), next, shared))
