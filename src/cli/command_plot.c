@@ -117,8 +117,8 @@ static char *name_of(struct ebb_ctx *ctx, const char *path)
     if (ebb_dir_exists(path)) return last_part(ctx, path);
     if (strcmp(base, EBB_METRICS_FILE) != 0)
         return ebb_mem_strndup(ctx, base, (size_t)ebb_cli_stem(base));
-    char *folder = slash ? ebb_mem_strndup(ctx, path, (size_t)(slash - path))
-                         : ebb_mem_strdup(ctx, ".");
+    char *folder =
+        slash ? ebb_mem_strndup(ctx, path, (size_t)(slash - path)) : ebb_mem_strdup(ctx, ".");
     char *name = folder ? last_part(ctx, folder[0] ? folder : "/") : NULL;
     ebb_mem_free(ctx, folder);
     return name;
@@ -133,8 +133,8 @@ static enum ebb_status find_input(struct ebb_cli *cli, const char *word, char **
     if (*path == NULL || *name == NULL) return EBB_NO_MEMORY;
     if (ebb_file_exists(*path)) return EBB_OK;
     if (ebb_dir_exists(word))
-        return EBB_FAIL(cli->ctx, EBB_BAD_CONFIG,
-                        "there is no %s in '%s': it is no run's folder", EBB_METRICS_FILE, word);
+        return EBB_FAIL(cli->ctx, EBB_BAD_CONFIG, "there is no %s in '%s': it is no run's folder",
+                        EBB_METRICS_FILE, word);
     return EBB_FAIL(cli->ctx, EBB_BAD_CONFIG, "there is no file '%s'", word);
 }
 
@@ -173,8 +173,8 @@ static enum ebb_status draw(struct ebb_cli *cli, struct plot_options *options,
     else if (figure->title[0] == 0 && options->file_count == 1)
         status = ebb_figure_title(figure, inputs[0].name);
     if (status == EBB_OK)
-        status = ebb_figure_draw(figure, options->output, &options->width, &options->height,
-                                 &bytes);
+        status =
+            ebb_figure_draw(figure, options->output, &options->width, &options->height, &bytes);
     if (status == EBB_OK)
         printf("%s: %d by %d pixels, %s\n", options->output, options->width, options->height,
                ebb_text_bytes(bytes, size, sizeof size));

@@ -80,16 +80,14 @@ static cairo_status_t write_bytes(void *closure, const unsigned char *data, unsi
 {
     struct ebb_canvas *canvas = closure;
     if (canvas->writer == NULL) return CAIRO_STATUS_SUCCESS; /* given up */
-    if (canvas->written == EBB_OK)
-        canvas->written = ebb_writer_write(canvas->writer, data, bytes);
+    if (canvas->written == EBB_OK) canvas->written = ebb_writer_write(canvas->writer, data, bytes);
     return canvas->written == EBB_OK ? CAIRO_STATUS_SUCCESS : CAIRO_STATUS_WRITE_ERROR;
 }
 
 static enum ebb_status fail_cairo(struct ebb_canvas *canvas, cairo_status_t status)
 {
     if (canvas->written != EBB_OK) return canvas->written;
-    return EBB_FAIL(canvas->ctx,
-                    status == CAIRO_STATUS_NO_MEMORY ? EBB_NO_MEMORY : EBB_FAILED,
+    return EBB_FAIL(canvas->ctx, status == CAIRO_STATUS_NO_MEMORY ? EBB_NO_MEMORY : EBB_FAILED,
                     "the picture could not be drawn: cairo says '%s'",
                     canvas->f.status_to_string(status));
 }

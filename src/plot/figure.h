@@ -1,6 +1,6 @@
-/* A figure as data: panels with axes, curves, limits and marks. It says what is shown; axis.h chooses
- * ranges and ticks, figure_layout.h where everything lies, figure_draw.h draws it. Nothing here knows
- * what was trained or measured.
+/* A figure as data: panels with axes, curves, limits and marks. It says what is shown; axis.h
+ * chooses ranges and ticks, figure_layout.h where everything lies, figure_draw.h draws it. Nothing
+ * here knows what was trained or measured.
  *
  * A group is one thing that is compared: a run, a model in one mode, another program. It has one
  * colour and one marker in all panels and one line in the legend. A curve shows one of its
@@ -72,7 +72,6 @@ struct ebb_plot_end {
 struct ebb_plot_panel {
     const char *title; /* borrowed constant */
     struct ebb_plot_axis x, y;
-    bool ends_high; /* a group's end is at the upper edge (memory), else at the lower (speed) */
     struct ebb_plot_curve *curves;
     int64_t curve_count, curve_room;
     struct ebb_plot_limit *limits;

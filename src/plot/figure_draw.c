@@ -8,7 +8,7 @@
 #include "plot/figure_layout.h"
 #include "plot/palette.h"
 
-enum { DASHES = 8, ALL_MARKED = 40, MARKED = 12 };
+enum { DASHES = 8, ALL_MARKED = 40, MARKED = 12, MANY = 300 };
 
 static const struct ebb_color ink = {0.13, 0.13, 0.13}, faint = {0.87, 0.87, 0.87},
                               edge = {0.45, 0.45, 0.45}, limit_ink = {0.3, 0.3, 0.3},
@@ -127,6 +127,7 @@ static void draw_line(const struct drawing *d, const struct ebb_placed_panel *p,
     struct column c = {0};
     bool down = false;
     set_curve_pen(d, curve->group, curve->style);
+    if (curve->count > MANY && curve->style == EBB_STYLE_MEASURED) set_pen(d, 1.2, NULL, 0);
     for (int64_t i = 0; i < curve->count; i++) {
         if (!isfinite(curve->y[i])) {
             end_column(d, &c);
@@ -177,9 +178,10 @@ static void draw_markers(const struct drawing *d, const struct ebb_placed_panel 
 /* What was predicted lies below what was measured. */
 static void draw_curves(const struct drawing *d, int i)
 {
-    static const enum ebb_plot_style order[EBB_STYLE_COUNT] = {
-        EBB_STYLE_SECOND, EBB_STYLE_PREDICTED, EBB_STYLE_MEASURED, EBB_STYLE_SPARSE,
-        EBB_STYLE_POINTS};
+    static const enum ebb_plot_style order[EBB_STYLE_COUNT] = {EBB_STYLE_SECOND,
+                                                               EBB_STYLE_PREDICTED,
+                                                               EBB_STYLE_MEASURED, EBB_STYLE_SPARSE,
+                                                               EBB_STYLE_POINTS};
     const struct ebb_plot_panel *panel = &d->figure->panels[i];
     const struct ebb_placed_panel *p = &d->layout->panels[i];
     if (p->empty) return;

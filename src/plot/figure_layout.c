@@ -59,8 +59,8 @@ struct ebb_text_size ebb_layout_measure(const struct ebb_layouter *l, enum ebb_t
                                         const char *text)
 {
     struct ebb_text_size size;
-    l->measure(l->user, text, ebb_layout_font(l, kind), kinds[kind].bold, &size.width,
-               &size.ascent, &size.descent);
+    l->measure(l->user, text, ebb_layout_font(l, kind), kinds[kind].bold, &size.width, &size.ascent,
+               &size.descent);
     return size;
 }
 
@@ -212,7 +212,8 @@ struct legend {
 static enum ebb_status add_entry(struct ebb_layouter *l, struct legend *at,
                                  struct ebb_placed_sample sample, char *text)
 {
-    const double scale = l->layout->scale, left = MARGIN * scale, line = height_of(l, EBB_TEXT_LEGEND);
+    const double scale = l->layout->scale, left = MARGIN * scale,
+                 line = height_of(l, EBB_TEXT_LEGEND);
     const double before = (SAMPLE + GAP) * scale, room = l->layout->width - 2 * left - before;
     if (text == NULL) return EBB_NO_MEMORY;
     shorten(l, EBB_TEXT_LEGEND, room, text);
@@ -237,7 +238,8 @@ static bool uses(const struct ebb_figure *figure, int group, enum ebb_plot_style
     for (int p = 0; p < figure->panel_count; p++)
         for (int64_t i = 0; i < figure->panels[p].curve_count; i++) {
             const struct ebb_plot_curve *curve = &figure->panels[p].curves[i];
-            if ((group < 0 || curve->group == group) && curve->style == style) return true;
+            if ((group < 0 || curve->group == group) && curve->style == style && curve->count > 0)
+                return true;
         }
     return false;
 }
@@ -257,9 +259,9 @@ static enum ebb_status add_groups(struct ebb_layouter *l, struct legend *at)
     const struct ebb_figure *figure = l->figure;
     for (int i = 0; i < figure->group_count; i++) {
         const struct ebb_plot_group *group = &figure->groups[i];
-        char *text = group->remark ? ebb_mem_format(figure->ctx, "%s (%s)", group->name,
-                                                    group->remark)
-                                   : ebb_mem_strdup(figure->ctx, group->name);
+        char *text = group->remark
+                         ? ebb_mem_format(figure->ctx, "%s (%s)", group->name, group->remark)
+                         : ebb_mem_strdup(figure->ctx, group->name);
         struct ebb_placed_sample sample = {{0}, i, sample_style(figure, i), false};
         EBB_TRY(add_entry(l, at, sample, text));
     }
@@ -336,7 +338,7 @@ static void find_ranges(const struct ebb_plot_panel *panel, struct range *x, str
     for (int64_t i = 0; y->any && i < panel->limit_count; i++) {
         const struct ebb_plot_limit *limit = &panel->limits[i];
         struct range *range = limit->vertical ? x : y;
-        bool ended = !limit->vertical && panel->ends_high && panel->end_count > 0;
+        bool ended = !limit->vertical && panel->end_count > 0;
         if (limit->at >= range->low && (ended || limit->at <= near * range->high))
             extend(range, limit->at);
     }
@@ -360,14 +362,14 @@ static void choose_y(struct ebb_layouter *l, int i, const struct range *range, s
 {
     const double scale = l->layout->scale, tick = height_of(l, EBB_TEXT_TICK);
     cell->top = height_of(l, EBB_TEXT_PANEL) + GAP * scale;
-    cell->bottom = TICK * scale + 0.5 * GAP * scale + tick + height_of(l, EBB_TEXT_AXIS) +
-                   0.5 * GAP * scale;
+    cell->bottom =
+        TICK * scale + 0.5 * GAP * scale + tick + height_of(l, EBB_TEXT_AXIS) + 0.5 * GAP * scale;
     double height = cell->room.height - cell->top - cell->bottom;
     int most = height > 0 ? (int)(height / (2.6 * tick)) : 2;
     struct ebb_axis *y = &l->layout->panels[i].y;
     ebb_axis_choose(&l->figure->panels[i].y, range->low, range->high, most < 9 ? most : 9, y);
-    cell->left = height_of(l, EBB_TEXT_AXIS) + GAP * scale + widest(l, y) + TICK * scale +
-                 0.5 * GAP * scale;
+    cell->left =
+        height_of(l, EBB_TEXT_AXIS) + GAP * scale + widest(l, y) + TICK * scale + 0.5 * GAP * scale;
 }
 
 /* The most ticks whose labels stand apart. */
@@ -403,8 +405,7 @@ static enum ebb_status lay_ticks(struct ebb_layouter *l, int i)
         double width = ebb_layout_measure(l, EBB_TEXT_TICK, p->y.label[k]).width;
         double height = height_of(l, EBB_TEXT_TICK);
         EBB_TRY(ebb_layout_text(l, EBB_TEXT_TICK, p->y_tick_x - 0.5 * GAP * scale - width,
-                                ebb_layout_y(p, p->y.at[k]) - height / 2, INFINITY,
-                                p->y.label[k]));
+                                ebb_layout_y(p, p->y.at[k]) - height / 2, INFINITY, p->y.label[k]));
     }
     return EBB_OK;
 }

@@ -1,7 +1,7 @@
 /* Where everything of a figure lies on its page, as data: a test can ask whether texts overlap.
  *
- * From top to bottom: title, note, panels in a grid, legend. The legend is outside the panels, so it
- * covers nothing. Sizes of text follow the page's size. Texts that are wider than their room end
+ * From top to bottom: title, note, panels in a grid, legend. The legend is outside the panels, so
+ * it covers nothing. Sizes of text follow the page's size. Texts that are wider than their room end
  * with "...". Labels inside a panel (limits, ends, single points) go to the free place nearest to
  * what they name; a limit that finds none is in the legend, where the others' groups are anyway.
  * SPDX-License-Identifier: Apache-2.0 */
@@ -21,8 +21,8 @@ struct ebb_rect {
 enum ebb_text_kind {
     EBB_TEXT_TITLE,
     EBB_TEXT_NOTE,
-    EBB_TEXT_PANEL,  /* a panel's title */
-    EBB_TEXT_AXIS,   /* an axis's */
+    EBB_TEXT_PANEL, /* a panel's title */
+    EBB_TEXT_AXIS,  /* an axis's */
     EBB_TEXT_TICK,
     EBB_TEXT_LEGEND,
     EBB_TEXT_INSIDE, /* a label in a panel */
@@ -32,10 +32,10 @@ enum ebb_text_kind {
 struct ebb_placed_text {
     enum ebb_text_kind kind;
     struct ebb_rect box;
-    double x, y;   /* of the baseline's begin */
-    double size;   /* of the font, pixels */
-    bool upright;  /* turned left by a right angle */
-    char *text;    /* owned */
+    double x, y;  /* of the baseline's begin */
+    double size;  /* of the font, pixels */
+    bool upright; /* turned left by a right angle */
+    char *text;   /* owned */
 };
 
 /* A line's sample in the legend. */
@@ -57,8 +57,8 @@ struct ebb_placed_end {
 struct ebb_placed_panel {
     struct ebb_rect frame;
     struct ebb_axis x, y;
-    double x_tick_y, y_tick_x; /* ends of the tick marks */
-    bool empty;                /* no value at all */
+    double x_tick_y, y_tick_x;   /* ends of the tick marks */
+    bool empty;                  /* no value at all */
     struct ebb_placed_end *ends; /* [the panel's end_count] */
     bool *limit_shown;           /* [the panel's limit_count]: within the axes */
 };

@@ -5,7 +5,7 @@
 
 #include "plot/figure_layout_int.h"
 
-enum { END_RADIUS = 7, LABEL_GAP = 6, PLACES = 16 };
+enum { MARKER = 5, END_RADIUS = 7, LABEL_GAP = 6, PLACES = 16 };
 
 /* ---- what a label would cover ---- */
 
@@ -26,7 +26,7 @@ static bool crosses(const struct ebb_rect *r, double x0, double y0, double x1, d
     return from <= to;
 }
 
-/* How many stretches of curves run through the box. */
+/* How many stretches of curves run through the box; a point counts more than its line. */
 static int64_t covered(const struct ebb_plot_panel *panel, const struct ebb_placed_panel *placed,
                        const struct ebb_rect *box)
 {
@@ -41,11 +41,12 @@ static int64_t covered(const struct ebb_plot_panel *panel, const struct ebb_plac
                 continue;
             }
             double x = ebb_layout_x(placed, c->x[k]), y = ebb_layout_y(placed, c->y[k]);
+            const struct ebb_rect marker = {x - MARKER, y - MARKER, 2 * MARKER, 2 * MARKER};
             if (!line || c->style == EBB_STYLE_POINTS) {
                 x0 = x;
                 y0 = y;
             }
-            count += crosses(box, x0, y0, x, y);
+            count += crosses(box, x0, y0, x, y) + 3 * ebb_rect_overlap(box, &marker);
             x0 = x;
             y0 = y;
             line = true;
@@ -73,13 +74,14 @@ static bool is_free(const struct ebb_layouter *l, const struct ebb_placed_panel 
     return true;
 }
 
-/* Puts the text into the best of `count` places (upper left corners), the earlier the better. */
+/* Puts the text into the best of `count` places (upper left corners), the earlier the better, if it
+ * covers less than `bound` there. */
 static enum ebb_status settle(struct ebb_layouter *l, int panel, const char *text,
-                              const double (*places)[2], int count, bool *settled)
+                              const double (*places)[2], int count, int64_t bound, bool *settled)
 {
     const struct ebb_placed_panel *placed = &l->layout->panels[panel];
     struct ebb_text_size size = ebb_layout_measure(l, EBB_TEXT_INSIDE, text);
-    int64_t least = INT64_MAX;
+    int64_t least = bound;
     int best = -1;
     for (int i = 0; i < count && least > 0; i++) {
         const struct ebb_rect box = {places[i][0], places[i][1], size.width,
@@ -128,7 +130,7 @@ static enum ebb_status lay_limit(struct ebb_layouter *l, int panel, int64_t i)
         }
     }
     if (!(l->homeless[panel] & UINT64_C(1) << (i & 63)))
-        EBB_TRY(settle(l, panel, limit->text, places, count, &settled));
+        EBB_TRY(settle(l, panel, limit->text, places, count, INT64_MAX, &settled));
     else
         settled = true;
     if (!settled && i < 64) {
@@ -184,7 +186,7 @@ static void step_aside(struct ebb_placed_panel *placed, int64_t i, double apart)
     struct ebb_placed_end *end = &placed->ends[i];
     for (int64_t k = 0; k < i; k++) {
         const struct ebb_placed_end *other = &placed->ends[k];
-        if (fabs(other->x - end->x) >= apart - 0.01 || other->y != end->y) continue;
+        if (fabs(other->x - end->x) >= apart - 0.01 || fabs(other->y - end->y) >= apart) continue;
         if (other->x - apart < placed->frame.x + apart / 2) return; /* no room: they share it */
         end->x = other->x - apart;
         k = -1;
@@ -206,11 +208,12 @@ static enum ebb_status lay_ends(struct ebb_layouter *l, int i)
         end->group = panel->ends[k].group;
         end->x = fmin(fmax(ebb_layout_x(placed, panel->ends[k].x), f->x + inset),
                       f->x + f->width - inset);
-        end->y = panel->ends_high ? f->y + inset : f->y + f->height - inset;
+        end->y = f->y + f->height - inset;
         end->linked = last_value(panel, &panel->ends[k], &x, &y);
-        if (end->linked) {
+        if (end->linked) { /* as high as that: what it would have been is not known */
             end->from_x = ebb_layout_x(placed, x);
             end->from_y = ebb_layout_y(placed, y);
+            end->y = end->from_y;
         }
         step_aside(placed, k, 2 * radius + 2);
     }
@@ -219,11 +222,11 @@ static enum ebb_status lay_ends(struct ebb_layouter *l, int i)
 
 /* Names what is at (x, y). The legend has it too, so it may go without. */
 static enum ebb_status lay_label(struct ebb_layouter *l, int panel, double x, double y,
-                                 const char *text)
+                                 const char *text, int64_t bound)
 {
     struct ebb_text_size size = ebb_layout_measure(l, EBB_TEXT_INSIDE, text);
     const double gap = 1.8 * LABEL_GAP * l->layout->scale, height = size.ascent + size.descent;
-    static const int directions[8][2] = {{1, 0},  {-1, 0}, {0, -1}, {0, 1},
+    static const int directions[8][2] = {{1, 0},  {-1, 0}, {0, -1},  {0, 1},
                                          {1, -1}, {1, 1},  {-1, -1}, {-1, 1}};
     double places[8][2];
     bool settled;
@@ -231,7 +234,7 @@ static enum ebb_status lay_label(struct ebb_layouter *l, int panel, double x, do
         places[i][0] = x + directions[i][0] * (size.width / 2 + gap) - size.width / 2;
         places[i][1] = y + directions[i][1] * (height / 2 + gap) - height / 2;
     }
-    return settle(l, panel, text, (const double(*)[2])places, 8, &settled);
+    return settle(l, panel, text, (const double(*)[2])places, 8, bound, &settled);
 }
 
 static enum ebb_status lay_points(struct ebb_layouter *l, int i)
@@ -245,7 +248,7 @@ static enum ebb_status lay_points(struct ebb_layouter *l, int i)
             if (isfinite(curve->y[k]))
                 EBB_TRY(lay_label(l, i, ebb_layout_x(placed, curve->x[k]),
                                   ebb_layout_y(placed, curve->y[k]),
-                                  l->figure->groups[curve->group].name));
+                                  l->figure->groups[curve->group].name, INT64_MAX));
     }
     return EBB_OK;
 }
@@ -259,6 +262,6 @@ enum ebb_status ebb_layout_inside(struct ebb_layouter *l, int i)
     if (placed->empty) return EBB_OK;
     EBB_TRY(lay_points(l, i));
     for (int64_t k = 0; k < panel->end_count; k++)
-        EBB_TRY(lay_label(l, i, placed->ends[k].x, placed->ends[k].y, panel->ends[k].text));
+        EBB_TRY(lay_label(l, i, placed->ends[k].x, placed->ends[k].y, panel->ends[k].text, 1));
     return EBB_OK;
 }

@@ -93,10 +93,9 @@ static enum ebb_status read_input(struct reading *r, int i)
     struct ebb_map map;
     EBB_TRY(ebb_map_open(r->ctx, r->inputs[i].path, &map));
     enum ebb_status status =
-        map.bytes == 0
-            ? EBB_FAIL(r->ctx, EBB_BAD_FILE, "'%s' is empty: there is nothing to draw yet",
-                       r->inputs[i].path)
-            : read_text(r, i, (const char *)map.data, map.bytes);
+        map.bytes == 0 ? EBB_FAIL(r->ctx, EBB_BAD_FILE,
+                                  "'%s' is empty: there is nothing to draw yet", r->inputs[i].path)
+                       : read_text(r, i, (const char *)map.data, map.bytes);
     ebb_map_close(&map);
     return status;
 }

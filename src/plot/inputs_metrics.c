@@ -28,15 +28,15 @@ void ebb_metrics_panels(struct ebb_figure *figure)
     const struct ebb_plot_axis step = {"optimizer step", EBB_UNIT_STEP, EBB_SCALE_LINEAR, false};
     ebb_figure_panel(figure, "Loss", step,
                      (struct ebb_plot_axis){"loss", EBB_UNIT_PLAIN, EBB_SCALE_LINEAR, false});
-    ebb_figure_panel(
-        figure, "Gradient norm", step,
-        (struct ebb_plot_axis){"norm before clipping", EBB_UNIT_PLAIN, EBB_SCALE_LINEAR, true});
-    ebb_figure_panel(
-        figure, "Learning rate", step,
-        (struct ebb_plot_axis){"learning rate", EBB_UNIT_PLAIN, EBB_SCALE_LINEAR, true});
-    ebb_figure_panel(
-        figure, "Memory", step,
-        (struct ebb_plot_axis){"peak device memory", EBB_UNIT_BYTES, EBB_SCALE_LINEAR, true});
+    ebb_figure_panel(figure, "Gradient norm", step,
+                     (struct ebb_plot_axis){"norm before clipping", EBB_UNIT_PLAIN,
+                                            EBB_SCALE_LINEAR, true});
+    ebb_figure_panel(figure, "Learning rate", step,
+                     (struct ebb_plot_axis){"learning rate", EBB_UNIT_PLAIN, EBB_SCALE_LINEAR,
+                                            true});
+    ebb_figure_panel(figure, "Memory", step,
+                     (struct ebb_plot_axis){"peak device memory", EBB_UNIT_BYTES, EBB_SCALE_LINEAR,
+                                            true});
     figure->styles[EBB_STYLE_SPARSE] = "evaluation";
     figure->styles[EBB_STYLE_SECOND] = "host memory";
 }
@@ -108,8 +108,7 @@ enum ebb_status ebb_metrics_add_run(struct ebb_figure *figure, const struct ebb_
     for (size_t at = 0; at < bytes; number++) {
         const char *end = memchr(data + at, '\n', bytes - at);
         size_t line = end ? (size_t)(end - (data + at)) : bytes - at;
-        EBB_TRY(
-            add_line(figure, group, input->path, number + 1, data + at, line, end != NULL));
+        EBB_TRY(add_line(figure, group, input->path, number + 1, data + at, line, end != NULL));
         at += line + 1;
     }
     return EBB_OK;

@@ -7,6 +7,8 @@
 #include "plot/axis.h"
 #include "plot/inputs_int.h"
 
+enum { SHORT = 24 }; /* bytes of a reason that is told in the panel, too */
+
 /* What a panel shows of a point. */
 struct quantity {
     enum ebb_results_field measured, predicted;
@@ -110,8 +112,9 @@ static double shown(const struct ebb_results_point *point, const struct quantity
 }
 
 static enum ebb_status add_curve(struct making *m, struct ebb_plot_panel *panel, int group,
-                                 const struct ebb_results_series *series, const struct place *places,
-                                 const struct quantity *q, enum ebb_plot_style style)
+                                 const struct ebb_results_series *series,
+                                 const struct place *places, const struct quantity *q,
+                                 enum ebb_plot_style style)
 {
     enum ebb_results_field field = style == EBB_STYLE_PREDICTED ? q->predicted : q->measured;
     struct ebb_plot_curve *curve;
@@ -129,19 +132,19 @@ static enum ebb_status add_curve(struct making *m, struct ebb_plot_panel *panel,
 static enum ebb_status add_series(struct making *m, struct ebb_plot_panel *panel, int group,
                                   const struct ebb_results_series *series, const struct quantity *q)
 {
-    struct place *places =
-        ebb_mem_alloc(m->figure->ctx, (size_t)series->count * sizeof *places);
+    struct place *places = ebb_mem_alloc(m->figure->ctx, (size_t)series->count * sizeof *places);
     if (places == NULL) return EBB_NO_MEMORY;
     for (int64_t i = 0; i < series->count; i++)
         places[i] = (struct place){ebb_results_place(m->kind, &series->points[i]), i};
     if (series->count > 1) qsort(places, (size_t)series->count, sizeof *places, compare);
-    enum ebb_status status =
-        add_curve(m, panel, group, series, places, q,
-                  series->peer ? EBB_STYLE_POINTS : EBB_STYLE_MEASURED);
+    enum ebb_status status = add_curve(m, panel, group, series, places, q,
+                                       series->peer ? EBB_STYLE_POINTS : EBB_STYLE_MEASURED);
     if (status == EBB_OK && q->predicted != EBB_RESULTS_FIELDS)
         status = add_curve(m, panel, group, series, places, q, EBB_STYLE_PREDICTED);
-    if (status == EBB_OK && isfinite(series->ended_at))
-        status = ebb_figure_end(m->figure, panel, group, series->ended_at, "ended");
+    if (status == EBB_OK && isfinite(series->ended_at) && (q != &host_memory && q != &stalled))
+        status = ebb_figure_end(m->figure, panel, group, series->ended_at,
+                                series->reason && strlen(series->reason) <= SHORT ? series->reason
+                                                                                  : "ended");
     ebb_mem_free(m->figure->ctx, places);
     return status;
 }
@@ -154,8 +157,9 @@ static enum ebb_status fill(struct making *m, struct ebb_plot_panel *panel,
     for (int r = 0; r < m->count; r++)
         for (int64_t s = 0; s < m->results[r]->count; s++, group++) {
             const struct ebb_results_series *series = &m->results[r]->series[s];
-            const struct quantity *own =
-                q ? q : has(series, &process_memory) ? &process_memory : &arena_memory;
+            const struct quantity *own = q                              ? q
+                                         : has(series, &process_memory) ? &process_memory
+                                                                        : &arena_memory;
             EBB_TRY(add_series(m, panel, group, series, own));
         }
     return EBB_OK;
@@ -180,8 +184,8 @@ static enum ebb_status add_remark(struct making *m, int group,
         ebb_axis_length(series->ended_at, at);
     else
         ebb_text_bytes((int64_t)series->ended_at, at, sizeof at);
-    char *text = ebb_mem_format(m->figure->ctx, "at %s: %s", at,
-                                series->reason ? series->reason : "ended");
+    char *text =
+        ebb_mem_format(m->figure->ctx, "at %s: %s", at, series->reason ? series->reason : "ended");
     if (text == NULL) return EBB_NO_MEMORY;
     enum ebb_status status = ebb_figure_remark(m->figure, group, text);
     ebb_mem_free(m->figure->ctx, text);
@@ -254,17 +258,16 @@ static enum ebb_status lengths_panels(struct making *m)
     struct ebb_plot_axis memory = {NULL, EBB_UNIT_BYTES, EBB_SCALE_LINEAR, true};
     const struct quantity *q = choose_memory(m, &memory.title);
     struct ebb_plot_panel *panel = ebb_figure_panel(m->figure, "Device memory", length, memory);
-    panel->ends_high = true;
     EBB_TRY(fill(m, panel, q));
     EBB_TRY(add_limits(m, panel, false));
     EBB_TRY(fill(m, ebb_figure_panel(m->figure, "Speed", length, speed_axis), &speed));
     if (matters(m, &host_memory))
-        EBB_TRY(fill(m, ebb_figure_panel(m->figure, "Host memory", length, host_axis),
-                     &host_memory));
+        EBB_TRY(
+            fill(m, ebb_figure_panel(m->figure, "Host memory", length, host_axis), &host_memory));
     const struct ebb_plot_axis share = {"of a step", EBB_UNIT_SHARE, EBB_SCALE_LINEAR, true};
     if (matters(m, &stalled))
-        EBB_TRY(fill(m, ebb_figure_panel(m->figure, "Waiting for copies", length, share),
-                     &stalled));
+        EBB_TRY(
+            fill(m, ebb_figure_panel(m->figure, "Waiting for copies", length, share), &stalled));
     return EBB_OK;
 }
 
@@ -275,8 +278,8 @@ static enum ebb_status budgets_panels(struct making *m)
     EBB_TRY(fill(m, panel, &speed));
     EBB_TRY(add_limits(m, panel, true));
     if (matters(m, &host_memory))
-        EBB_TRY(fill(m, ebb_figure_panel(m->figure, "Host memory", budget, host_axis),
-                     &host_memory));
+        EBB_TRY(
+            fill(m, ebb_figure_panel(m->figure, "Host memory", budget, host_axis), &host_memory));
     return EBB_OK;
 }
 

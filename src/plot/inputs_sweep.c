@@ -65,8 +65,8 @@ enum ebb_status ebb_sweep_read(struct ebb_ctx *ctx, const struct ebb_plot_input 
         return EBB_FAIL(ctx, EBB_BAD_FILE,
                         "%s: 'sweep' is '%.80s', 'memory_budget' or 'max_length' is wanted",
                         input->path, over);
-    EBB_TRY(ebb_results_create(ctx, lengths ? EBB_RESULTS_OF_LENGTHS : EBB_RESULTS_OF_BUDGETS,
-                               &made));
+    EBB_TRY(
+        ebb_results_create(ctx, lengths ? EBB_RESULTS_OF_LENGTHS : EBB_RESULTS_OF_BUDGETS, &made));
     enum ebb_status status = read_points(made, input, json_object_get(json, "points"));
     if (status == EBB_OK)
         *results = made;

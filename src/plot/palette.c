@@ -27,16 +27,18 @@ static double linear(double value)
 
 double ebb_palette_lightness(struct ebb_color color)
 {
-    double y = 0.2126 * linear(color.red) + 0.7152 * linear(color.green) +
-               0.0722 * linear(color.blue);
+    double y =
+        0.2126 * linear(color.red) + 0.7152 * linear(color.green) + 0.0722 * linear(color.blue);
     return y > 0.008856 ? 116 * cbrt(y) - 16 : 903.3 * y;
 }
 
 const double *ebb_palette_dash(int group, enum ebb_plot_style style, int *count)
 {
     static const double dots[] = {1.6, 3};
-    static const double dashes[EBB_PALETTE_DASHES][4] = {
-        {8, 4, 8, 4}, {11, 3, 3, 3}, {5, 3, 5, 3}, {14, 4, 6, 4}};
+    static const double dashes[EBB_PALETTE_DASHES][4] = {{8, 4, 8, 4},
+                                                         {11, 3, 3, 3},
+                                                         {5, 3, 5, 3},
+                                                         {14, 4, 6, 4}};
     *count = 0;
     if (style == EBB_STYLE_SECOND) {
         *count = 2;

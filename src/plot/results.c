@@ -30,9 +30,10 @@ enum ebb_results_field ebb_results_along(enum ebb_results_kind kind)
 
 double ebb_results_place(enum ebb_results_kind kind, const struct ebb_results_point *point)
 {
-    static const enum ebb_results_field stands_in[] = {
-        EBB_RESULTS_BUDGET, EBB_RESULTS_PROCESS, EBB_RESULTS_PEAK, EBB_RESULTS_PREDICTED_PROCESS,
-        EBB_RESULTS_PREDICTED_PEAK};
+    static const enum ebb_results_field stands_in[] = {EBB_RESULTS_BUDGET, EBB_RESULTS_PROCESS,
+                                                       EBB_RESULTS_PEAK,
+                                                       EBB_RESULTS_PREDICTED_PROCESS,
+                                                       EBB_RESULTS_PREDICTED_PEAK};
     if (kind == EBB_RESULTS_OF_LENGTHS) return point->values[EBB_RESULTS_LENGTH];
     for (size_t i = 0; i < sizeof stands_in / sizeof stands_in[0]; i++)
         if (isfinite(point->values[stands_in[i]])) return point->values[stands_in[i]];
@@ -161,7 +162,7 @@ static enum ebb_status read_value(struct ebb_ctx *ctx, const char *where, const 
     bool fraction = fields[field].whole && *value != floor(*value);
     if (!negative && !fraction && fabs(*value) <= most_value) return EBB_OK;
     return EBB_FAIL(ctx, EBB_BAD_FILE, "%s: '%s' is %.17g, %s is wanted", where, key, *value,
-                    fraction ? "a whole number"
+                    fraction   ? "a whole number"
                     : negative ? "a number from 0 on"
                                : "a number below 2^53");
 }
@@ -171,9 +172,9 @@ static enum ebb_status check_along(struct ebb_results *results, const char *wher
                                    const char *instead)
 {
     if (value > 0) return EBB_OK;
-    return EBB_FAIL(results->ctx, EBB_BAD_FILE,
-                    "%s: '%s' above 0 is wanted in results over %ss%s", where,
-                    fields[ebb_results_along(results->kind)].key, kinds[results->kind], instead);
+    return EBB_FAIL(results->ctx, EBB_BAD_FILE, "%s: '%s' above 0 is wanted in results over %ss%s",
+                    where, fields[ebb_results_along(results->kind)].key, kinds[results->kind],
+                    instead);
 }
 
 static enum ebb_status read_point(struct ebb_results *results, const char *where,
@@ -186,8 +187,8 @@ static enum ebb_status read_point(struct ebb_results *results, const char *where
     EBB_TRY(check_keys(results->ctx, where, json, known, EBB_RESULTS_FIELDS));
     EBB_TRY(ebb_results_point(results, series, &point));
     for (int i = 0; i < EBB_RESULTS_FIELDS; i++)
-        EBB_TRY(read_value(results->ctx, where, json, (enum ebb_results_field)i,
-                           &point->values[i]));
+        EBB_TRY(
+            read_value(results->ctx, where, json, (enum ebb_results_field)i, &point->values[i]));
     return check_along(results, where, ebb_results_place(results->kind, point),
                        results->kind == EBB_RESULTS_OF_LENGTHS ? ""
                                                                : ", or the memory that was taken");
@@ -268,8 +269,9 @@ static enum ebb_status check_version(struct ebb_ctx *ctx, const char *path, cons
                         EBB_RESULTS_FORMAT);
     EBB_TRY(ebb_json_int64(ctx, path, json, "version", &version, NULL));
     if (version == EBB_RESULTS_VERSION) return EBB_OK;
-    return EBB_FAIL(ctx, EBB_BAD_FILE, "%s: results of version %lld, this program reads version %d%s",
-                    path, (long long)version, EBB_RESULTS_VERSION,
+    return EBB_FAIL(ctx, EBB_BAD_FILE,
+                    "%s: results of version %lld, this program reads version %d%s", path,
+                    (long long)version, EBB_RESULTS_VERSION,
                     version > EBB_RESULTS_VERSION ? ": a newer Ebb wrote it" : "");
 }
 
@@ -287,8 +289,7 @@ static enum ebb_status read_kind(struct ebb_ctx *ctx, const char *path, const js
                     path, name);
 }
 
-static enum ebb_status read_whole(struct ebb_results *results, const char *path,
-                                  const json_t *json)
+static enum ebb_status read_whole(struct ebb_results *results, const char *path, const json_t *json)
 {
     const json_t *series = json_object_get(json, "series");
     EBB_TRY(read_text(results, path, json, "title", &results->title));
@@ -376,8 +377,8 @@ static json_t *machine_json(const struct ebb_results *r)
     json_t *json = json_object();
     bool ok = json && put_text(json, "device", r->device);
     if (ok && isfinite(r->device_bytes))
-        ok = json_object_set_new(json, "device_bytes",
-                                 json_integer((json_int_t)r->device_bytes)) == 0;
+        ok = json_object_set_new(json, "device_bytes", json_integer((json_int_t)r->device_bytes)) ==
+             0;
     ok = ok && put_text(json, "driver", r->driver) && put_text(json, "date", r->date) &&
          put_text(json, "command", r->command);
     return checked(json, ok);
