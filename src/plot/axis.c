@@ -143,7 +143,8 @@ static void choose_linear(const struct ebb_plot_axis *wanted, double low, double
     axis->high = high + margin * span;
     struct writing w =
         choose_writing(wanted->unit, fmax(fabs(axis->low), fabs(axis->high)), &axis->unit);
-    double step = nice_step((axis->high - axis->low) / w.unit / most) * w.unit;
+    /* The first guess may be too fine: steps grow until their ticks are few enough. */
+    double step = nice_step(0.5 * (axis->high - axis->low) / w.unit / most) * w.unit;
     if (wanted->unit == EBB_UNIT_STEP && step < 1) step = 1;
     for (;;) {
         double first = ceil(axis->low / step - 1e-9), last = floor(axis->high / step + 1e-9);
