@@ -25,8 +25,8 @@ static void check_labels(const struct ebb_axis *axis, const char *want)
     char got[512] = "";
     size_t used = 0;
     for (int i = 0; i < axis->count; i++)
-        used += (size_t)snprintf(got + used, sizeof got - used, "%s%s", i ? " | " : "",
-                                 axis->label[i]);
+        used +=
+            (size_t)snprintf(got + used, sizeof got - used, "%s%s", i ? " | " : "", axis->label[i]);
     assert_string_equal(got, want);
 }
 
@@ -99,16 +99,17 @@ static void whole_steps_have_no_fractions(void **state)
 static void every_range_has_ticks_within(void **state)
 {
     (void)state;
-    static const double ends[] = {-1e300, -3e9, -1, -1e-12, 0, 4e-320, 1e-9, 0.7, 1, 1e6, 2.5e14, 1e308};
+    static const double ends[] = {-1e300, -3e9, -1, -1e-12, 0,      4e-320,
+                                  1e-9,   0.7,  1,  1e6,    2.5e14, 1e308};
     enum { ENDS = sizeof ends / sizeof ends[0] };
     for (int i = 0; i < ENDS; i++)
         for (int k = i; k < ENDS; k++)
             for (int unit = EBB_UNIT_PLAIN; unit <= EBB_UNIT_SHARE; unit++)
                 for (int scale = EBB_SCALE_LINEAR; scale <= EBB_SCALE_LOG10; scale++)
                     for (int most = 2; most < 12; most += 3) {
-                        struct ebb_axis a = choose((enum ebb_plot_unit)unit,
-                                                   (enum ebb_plot_scale)scale, most % 2, ends[i],
-                                                   ends[k], most);
+                        struct ebb_axis a =
+                            choose((enum ebb_plot_unit)unit, (enum ebb_plot_scale)scale, most % 2,
+                                   ends[i], ends[k], most);
                         assert_true(isfinite(a.low) && isfinite(a.high) && a.low < a.high);
                         assert_true(a.count <= most);
                         for (int t = 0; t < a.count; t++) {

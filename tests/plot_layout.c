@@ -50,8 +50,9 @@ static struct ebb_figure *make_figure(struct ebb_ctx *ctx, int groups, int panel
     struct ebb_figure *figure;
     assert_int_equal(ebb_figure_create(ctx, &figure), EBB_OK);
     assert_int_equal(ebb_figure_title(figure, "A title"), EBB_OK);
-    assert_int_equal(ebb_figure_note(figure, "a note that goes on and on, over a machine, a driver, "
-                                             "a date and a command with all of its arguments"),
+    assert_int_equal(ebb_figure_note(figure,
+                                     "a note that goes on and on, over a machine, a driver, "
+                                     "a date and a command with all of its arguments"),
                      EBB_OK);
     for (int g = 0; g < groups; g++) {
         char text[256];
@@ -71,8 +72,10 @@ static struct ebb_figure *make_figure(struct ebb_ctx *ctx, int groups, int panel
                                  EBB_OK);
             assert_int_equal(ebb_figure_end(figure, panel, g, 65536, "out of memory"), EBB_OK);
         }
-        assert_int_equal(ebb_figure_limit(figure, panel, false, 6.0e9, "one device: 5.6 GiB"), EBB_OK);
-        assert_int_equal(ebb_figure_limit(figure, panel, false, 6.1e9, "a device: 5.7 GiB"), EBB_OK);
+        assert_int_equal(ebb_figure_limit(figure, panel, false, 6.0e9, "one device: 5.6 GiB"),
+                         EBB_OK);
+        assert_int_equal(ebb_figure_limit(figure, panel, false, 6.1e9, "a device: 5.7 GiB"),
+                         EBB_OK);
         assert_int_equal(ebb_figure_limit(figure, panel, true, 8192, "a length"), EBB_OK);
     }
     return figure;
@@ -163,18 +166,21 @@ static void every_limit_is_named(void **state)
 
 static void size_that_is_proposed_will_do(void **state)
 {
-    struct ebb_figure *figure = make_figure(*state, 9, 4, "short");
     struct ebb_layout *layout;
-    int width, height;
-    assert_int_equal(ebb_layout_create(figure, 200, 150, measure_wide, NULL, &layout),
-                     EBB_BAD_CONFIG);
-    const char *at = strstr(ebb_error_text(*state), "--width");
-    assert_non_null(at);
-    assert_int_equal(sscanf(at, "--width %d --height %d", &width, &height), 2);
-    ebb_error_clear(*state);
-    assert_int_equal(ebb_layout_create(figure, width, height, measure_wide, NULL, &layout), EBB_OK);
-    ebb_layout_free(layout);
-    ebb_figure_free(figure);
+    for (int panels = 1; panels <= EBB_FIGURE_PANELS; panels++) {
+        struct ebb_figure *figure = make_figure(*state, 9, panels, "short");
+        int width = 0, height = 0;
+        assert_int_equal(ebb_layout_create(figure, 200, 150, measure_wide, NULL, &layout),
+                         EBB_BAD_CONFIG);
+        const char *at = strstr(ebb_error_text(*state), "--width");
+        assert_non_null(at);
+        assert_int_equal(sscanf(at, "--width %d --height %d", &width, &height), 2);
+        ebb_error_clear(*state);
+        assert_int_equal(ebb_layout_create(figure, width, height, measure_wide, NULL, &layout),
+                         EBB_OK);
+        ebb_layout_free(layout);
+        ebb_figure_free(figure);
+    }
 }
 
 static void colors_differ_in_lightness(void **state)
@@ -212,8 +218,8 @@ static void pictures_are_made_of_the_size_asked(void **state)
     int width = 800, height = 500;
     int64_t bytes;
     assert_int_equal(ebb_dir_create_temp(*state, &dir), EBB_OK);
-    assert_int_equal(
-        ebb_figure_draw(figure, in_dir(dir, "a.PNG", path), &width, &height, &bytes), EBB_OK);
+    assert_int_equal(ebb_figure_draw(figure, in_dir(dir, "a.PNG", path), &width, &height, &bytes),
+                     EBB_OK);
     assert_int_equal(ebb_map_open(*state, path, &map), EBB_OK);
     assert_int_equal(map.bytes, bytes);
     assert_memory_equal(map.data, "\x89PNG\r\n\x1a\n", 8);
@@ -222,8 +228,8 @@ static void pictures_are_made_of_the_size_asked(void **state)
     ebb_map_close(&map);
     width = 700;
     height = 0;
-    assert_int_equal(
-        ebb_figure_draw(figure, in_dir(dir, "a.svg", path), &width, &height, &bytes), EBB_OK);
+    assert_int_equal(ebb_figure_draw(figure, in_dir(dir, "a.svg", path), &width, &height, &bytes),
+                     EBB_OK);
     assert_int_equal(height, 320); /* two panels are 1400 by 640 */
     assert_int_equal(ebb_map_open(*state, path, &map), EBB_OK);
     assert_non_null(memmem(map.data, map.bytes, "<svg", 4));
@@ -262,8 +268,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, room_open, room_close)
-        TEST(nothing_overlaps_on_any_page),       TEST(every_limit_is_named),
-        TEST(size_that_is_proposed_will_do),      TEST(colors_differ_in_lightness),
+        TEST(nothing_overlaps_on_any_page),        TEST(every_limit_is_named),
+        TEST(size_that_is_proposed_will_do),       TEST(colors_differ_in_lightness),
         TEST(pictures_are_made_of_the_size_asked), TEST(failure_leaves_no_file),
 #undef TEST
     };

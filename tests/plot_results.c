@@ -117,9 +117,10 @@ static void resumed_run_goes_on_where_it_began_again(void **state)
     ebb_figure_free(figure);
 }
 
-#define HEAD  "{\"format\": \"ebb results\", \"version\": 1, "
-#define SMALL HEAD "\"kind\": \"length\", \"series\": [{\"name\": \"s\", \"points\": [" \
-                   "{\"length\": 8, \"peak_device_bytes\": 5, \"loss\": -1.5}]}]}"
+#define HEAD "{\"format\": \"ebb results\", \"version\": 1, "
+#define SMALL                                                                                      \
+    HEAD "\"kind\": \"length\", \"series\": [{\"name\": \"s\", \"points\": ["                      \
+         "{\"length\": 8, \"peak_device_bytes\": 5, \"loss\": -1.5}]}]}"
 
 static void lengths_become_memory_and_speed(void **state)
 {
@@ -127,13 +128,14 @@ static void lengths_become_memory_and_speed(void **state)
     struct ebb_figure *figure;
     assert_int_equal(
         read_texts(room,
-                   HEAD "\"kind\": \"length\", \"title\": \"T\", \"machine\": {\"device\": \"D\", "
-                        "\"device_bytes\": 1024, \"driver\": \"9\"}, \"series\": [{\"name\": \"s\", "
-                        "\"points\": [{\"length\": 2048, \"peak_device_bytes\": 30, "
-                        "\"tokens_per_second\": null}, {\"length\": 1024, \"peak_device_bytes\": 10, "
-                        "\"predicted_device_bytes\": 11, \"tokens_per_second\": 7}], \"ended\": "
-                        "{\"length\": 4096, \"reason\": \"out of memory\"}}, {\"name\": \"p\", "
-                        "\"peer\": true, \"points\": [{\"length\": 8192, \"peak_device_bytes\": 9}]}]}",
+                   HEAD
+                   "\"kind\": \"length\", \"title\": \"T\", \"machine\": {\"device\": \"D\", "
+                   "\"device_bytes\": 1024, \"driver\": \"9\"}, \"series\": [{\"name\": \"s\", "
+                   "\"points\": [{\"length\": 2048, \"peak_device_bytes\": 30, "
+                   "\"tokens_per_second\": null}, {\"length\": 1024, \"peak_device_bytes\": 10, "
+                   "\"predicted_device_bytes\": 11, \"tokens_per_second\": 7}], \"ended\": "
+                   "{\"length\": 4096, \"reason\": \"out of memory\"}}, {\"name\": \"p\", "
+                   "\"peer\": true, \"points\": [{\"length\": 8192, \"peak_device_bytes\": 9}]}]}",
                    NULL, &figure),
         EBB_OK);
     assert_string_equal(figure->title, "T");
@@ -198,7 +200,7 @@ static void what_is_wrong_is_named(void **state)
         {"{\"choice\": \"x\"}", "is one plan; a curve takes several"},
         {"{\"a\": 1}", "none of the keys"},
         {"{\"step\": 1, \"loss\": 1}\n{\"step\": 2, \"loss\": \"x\"}\n", ":2: 'loss'"},
-        {"{\"step\": 1, \"loss\": 1}\nbroken\n", ":2:1:"},
+        {"{\"step\": 1, \"loss\": 1}\nbroken\n", ":2:6: invalid token"},
         {"{\"step\": 1, \"loss\": null}\n", "no values"},
         {"{\"sweep\": \"x\", \"points\": []}", "'memory_budget' or 'max_length' is wanted"},
         {"{\"sweep\": \"max_length\", \"points\": [{}]}", "points[0]: 'max_length' above 0"},
@@ -213,7 +215,8 @@ static void what_is_wrong_is_named(void **state)
         {HEAD "\"kind\": \"length\", \"series\": [{\"name\": \"s\", \"points\": [{\"length\": 2, "
               "\"los\": 1}]}]}",
          "did you mean 'loss'?"},
-        {HEAD "\"kind\": \"length\", \"series\": [{\"name\": \"s\", \"points\": [{\"length\": 2.5}]}]}",
+        {HEAD
+         "\"kind\": \"length\", \"series\": [{\"name\": \"s\", \"points\": [{\"length\": 2.5}]}]}",
          "a whole number is wanted"},
         {HEAD "\"kind\": \"length\", \"series\": [{\"name\": \"s\", \"points\": [{\"length\": 2, "
               "\"host_bytes\": -1}]}]}",
@@ -273,12 +276,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, room_open, room_close)
-        TEST(metrics_become_curves_with_gaps),
-        TEST(resumed_run_goes_on_where_it_began_again),
-        TEST(lengths_become_memory_and_speed),
-        TEST(files_of_one_kind_share_a_picture),
-        TEST(what_is_wrong_is_named),
-        TEST(written_results_are_read_again),
+        TEST(metrics_become_curves_with_gaps), TEST(resumed_run_goes_on_where_it_began_again),
+        TEST(lengths_become_memory_and_speed), TEST(files_of_one_kind_share_a_picture),
+        TEST(what_is_wrong_is_named),          TEST(written_results_are_read_again),
 #undef TEST
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -467,21 +467,6 @@ void ebb_layout_page(const struct ebb_figure *figure, int *width, int *height)
     *height = sizes[figure->panel_count][1] + (beyond > 0 ? 12 * beyond : 0);
 }
 
-static enum ebb_status fail_size(const struct ebb_layouter *l, double wide, double high)
-{
-    struct ebb_layout *layout = l->layout;
-    int width = (int)ceil(layout->width + fmax(wide, 0)), height = (int)ceil(layout->height);
-    height += (int)ceil(fmax(high, 0));
-    /* Text grows with the page, so a little more is needed than what is missing now. */
-    if (wide > 0) width += width / 4;
-    if (high > 0) height += height / 4;
-    return EBB_FAIL(layout->ctx, EBB_BAD_CONFIG,
-                    "a picture of %.0f by %.0f pixels is too small for %d panels and %lld names\n"
-                    "try:   --width %d --height %d",
-                    layout->width, layout->height, l->figure->panel_count,
-                    (long long)l->figure->group_count, width, height);
-}
-
 static enum ebb_status lay_panels(struct ebb_layouter *l, double top, double bottom)
 {
     struct cell cells[EBB_FIGURE_PANELS];
@@ -506,9 +491,11 @@ static enum ebb_status lay_panels(struct ebb_layouter *l, double top, double bot
         cells[i].right = right;
         double wide = FRAME_WIDTH * scale - (width - cells[i].left - right);
         double high = FRAME_HEIGHT * scale - (height - cells[i].top - cells[i].bottom);
-        if (wide > 0 || high > 0) return fail_size(l, wide * columns, high * rows);
+        l->narrow = l->narrow || wide > 0;
+        l->low = l->low || high > 0;
     }
-    for (int i = 0; i < panels; i++) EBB_TRY(lay_panel(l, i, &cells[i], &x[i], &y[i]));
+    for (int i = 0; i < panels && !l->narrow && !l->low; i++)
+        EBB_TRY(lay_panel(l, i, &cells[i], &x[i], &y[i]));
     return EBB_OK;
 }
 
@@ -526,32 +513,59 @@ static void clear(struct ebb_layout *layout)
 
 static enum ebb_status lay_page(struct ebb_layouter *l)
 {
-    double top, bottom;
-    l->again = false;
-    clear(l->layout);
-    EBB_TRY(lay_head(l, &top));
-    EBB_TRY(lay_legend(l, &bottom));
-    return lay_panels(l, top, bottom);
+    enum { PASSES = 3 };
+    for (int pass = 0; pass < PASSES; pass++) {
+        double top, bottom;
+        l->again = l->narrow = l->low = false;
+        clear(l->layout);
+        EBB_TRY(lay_head(l, &top));
+        EBB_TRY(lay_legend(l, &bottom));
+        EBB_TRY(lay_panels(l, top, bottom));
+        if (!l->again) break;
+    }
+    return EBB_OK;
+}
+
+static void set_page(struct ebb_layout *layout, double width, double height)
+{
+    layout->width = width;
+    layout->height = height;
+    layout->scale = fmin(fmax(sqrt(width * height / (1400.0 * 900)), 0.75), 4);
+}
+
+/* Looks for a page that is large enough, and names it. */
+static enum ebb_status fail_size(struct ebb_layouter *l)
+{
+    enum { TRIES = 64 };
+    const double width = l->layout->width, height = l->layout->height;
+    for (int i = 0; i < TRIES && (l->narrow || l->low); i++) {
+        set_page(l->layout, ceil(l->layout->width * (l->narrow ? 1.1 : 1)),
+                 ceil(l->layout->height * (l->low ? 1.1 : 1)));
+        EBB_TRY(lay_page(l));
+    }
+    char advice[80] = "";
+    if (!l->narrow && !l->low)
+        snprintf(advice, sizeof advice, "\ntry:   --width %.0f --height %.0f", l->layout->width,
+                 l->layout->height);
+    return EBB_FAIL(l->layout->ctx, EBB_BAD_CONFIG,
+                    "a picture of %.0f by %.0f pixels is too small for %d panels and %lld names%s",
+                    width, height, l->figure->panel_count, (long long)l->figure->group_count,
+                    advice);
 }
 
 enum ebb_status ebb_layout_create(const struct ebb_figure *figure, int width, int height,
                                   ebb_plot_measure_fn measure, void *user,
                                   struct ebb_layout **layout)
 {
-    enum { PASSES = 3 };
     *layout = NULL;
     struct ebb_layout *made = ebb_mem_alloc(figure->ctx, sizeof *made);
     if (made == NULL) return EBB_NO_MEMORY;
     made->ctx = figure->ctx;
-    made->width = width;
-    made->height = height;
     made->panel_count = figure->panel_count;
-    made->scale = fmin(fmax(sqrt((double)width * height / (1400.0 * 900)), 0.75), 4);
+    set_page(made, width, height);
     struct ebb_layouter l = {.figure = figure, .layout = made, .measure = measure, .user = user};
-    enum ebb_status status = EBB_OK;
-    int pass = 0;
-    do status = lay_page(&l);
-    while (status == EBB_OK && l.again && ++pass < PASSES);
+    enum ebb_status status = lay_page(&l);
+    if (status == EBB_OK && (l.narrow || l.low)) status = fail_size(&l);
     if (status != EBB_OK) {
         ebb_layout_free(made);
         return status;

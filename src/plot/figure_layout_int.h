@@ -18,7 +18,8 @@ struct ebb_layouter {
     /* Limits that found no room in their panel, by panel and number below 64, the next pass has in
      * the legend. */
     uint64_t homeless[EBB_FIGURE_PANELS];
-    bool again; /* one was added */
+    bool again;       /* one was added */
+    bool narrow, low; /* the page is too small for its panels */
 };
 
 struct ebb_text_size {
