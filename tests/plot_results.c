@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "base/file.h"
+#include "plot/figure_layout.h"
 #include "plot/inputs.h"
 
 struct room {
@@ -19,11 +20,21 @@ struct room {
     char paths[2][160];
 };
 
+/* A cut-off line is warned of. */
+static void ignore(void *user, enum ebb_log_level level, const char *topic, const char *text)
+{
+    (void)user;
+    (void)level;
+    (void)topic;
+    (void)text;
+}
+
 static int room_open(void **state)
 {
     static struct room room;
     memset(&room, 0, sizeof room);
     room.ctx = ebb_ctx_create();
+    ebb_ctx_set_log(room.ctx, ignore, NULL);
     assert_int_equal(ebb_dir_create_temp(room.ctx, &room.dir), EBB_OK);
     for (int i = 0; i < 2; i++)
         snprintf(room.paths[i], sizeof room.paths[i], "%s/%c", room.dir, 'a' + i);
@@ -272,6 +283,48 @@ static void written_results_are_read_again(void **state)
     ebb_results_free(read);
 }
 
+static void measure(void *user, const char *text, double size, bool bold, double *width,
+                    double *ascent, double *descent)
+{
+    (void)user;
+    (void)bold;
+    *width = 0.6 * size * (double)strlen(text);
+    *ascent = 0.9 * size;
+    *descent = 0.3 * size;
+}
+
+/* Whichever allocation fails, the failure is told and nothing is left. */
+static void want_of_memory_leaves_nothing(void **state)
+{
+    struct room *room = *state;
+    static const char *const files[] = {"lengths.json", "plans.json", "metrics_cut_off.jsonl"};
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
+        char path[512];
+        snprintf(path, sizeof path, "%s/tests/fuzz/corpus/results/%s", EBB_SOURCE_DIR, files[i]);
+        const struct ebb_plot_input input = {path, "name"};
+        const int64_t before = ebb_mem_bytes_now(room->ctx);
+        for (int nth = 1;; nth++) {
+            struct ebb_figure *figure = NULL;
+            struct ebb_layout *layout = NULL;
+            assert_true(nth < 10000);
+            ebb_mem_fail_nth(room->ctx, nth, false);
+            enum ebb_status status = ebb_inputs_figure(room->ctx, &input, 1, &figure);
+            if (status == EBB_OK)
+                status = ebb_layout_create(figure, 1400, 900, measure, NULL, &layout);
+            ebb_mem_fail_nth(room->ctx, 0, false);
+            ebb_layout_free(layout);
+            ebb_figure_free(figure);
+            assert_int_equal(ebb_mem_bytes_now(room->ctx), before);
+            if (status == EBB_OK) {
+                assert_true(nth > 20);
+                break;
+            }
+            assert_int_equal(status, EBB_NO_MEMORY);
+            ebb_error_clear(room->ctx);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -279,6 +332,7 @@ int main(void)
         TEST(metrics_become_curves_with_gaps), TEST(resumed_run_goes_on_where_it_began_again),
         TEST(lengths_become_memory_and_speed), TEST(files_of_one_kind_share_a_picture),
         TEST(what_is_wrong_is_named),          TEST(written_results_are_read_again),
+        TEST(want_of_memory_leaves_nothing),
 #undef TEST
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
