@@ -60,12 +60,17 @@ add() {
     fi
 }
 
-# oneDNN is loaded at run time.
-dnnl=$(grep -ao 'libdnnl\.so\.[0-9]' "$folder/lib/libebb_rooms.so" | head -n 1)
-dnnl_path=$(PATH=$PATH:/sbin:/usr/sbin ldconfig -p | awk -v name="$dnnl" '$1 == name { print $NF; exit }')
-[ -n "$dnnl_path" ] || complain "$dnnl is not installed"
-add "$dnnl_path"
-for path in $(needs "$folder"/bin/* "$folder/lib/libebb_rooms.so" "$dnnl_path"); do
+# loaded NAME: the path of a library that is loaded at run time; copied too.
+loaded() {
+    path=$(PATH=$PATH:/sbin:/usr/sbin ldconfig -p | awk -v name="$1" '$1 == name { print $NF; exit }')
+    [ -n "$path" ] || complain "$1 is not installed"
+    add "$path"
+    echo "$path"
+}
+
+dnnl_path=$(loaded "$(grep -ao 'libdnnl\.so\.[0-9]' "$folder/lib/libebb_rooms.so" | head -n 1)")
+cairo_path=$(loaded libcairo.so.2)
+for path in $(needs "$folder"/bin/* "$folder/lib/libebb_rooms.so" "$dnnl_path" "$cairo_path"); do
     add "$path"
 done
 

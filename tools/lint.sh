@@ -12,7 +12,7 @@ complain() { # complain TITLE TEXT
 }
 
 # A room includes only rooms before it.
-rooms="base device op stash program plan model loss optim data train recipe cli"
+rooms="base plot device op stash program plan model loss optim data train recipe cli"
 before=""
 for room in $rooms; do
     before="$before|$room"

@@ -48,6 +48,7 @@ enum ebb_status ebb_cli_chat(struct ebb_cli *cli);
 enum ebb_status ebb_cli_merge(struct ebb_cli *cli);
 enum ebb_status ebb_cli_init(struct ebb_cli *cli);
 enum ebb_status ebb_cli_tokenize(struct ebb_cli *cli);
+enum ebb_status ebb_cli_plot(struct ebb_cli *cli);
 enum ebb_status ebb_cli_configs(struct ebb_cli *cli);
 enum ebb_status ebb_cli_help(struct ebb_cli *cli);
 enum ebb_status ebb_cli_version(struct ebb_cli *cli);

@@ -78,6 +78,23 @@ static const char *text_of(const char *name)
                "init'\n"
                "  ebb configs cat NAME         prints one\n"
                "  ebb configs copy NAME DEST   writes one to a new file\n";
+    if (strcmp(name, "plot") == 0)
+        return "\n"
+               "  ebb plot run                         a run's loss, gradient norm, learning rate "
+               "and memory\n"
+               "  ebb plot run-a run-b                 several runs in one picture\n"
+               "  ebb plot results.json                what a sweep measured (docs/FORMATS.md)\n"
+               "  ebb plan sweep=memory --json ... >plans.json && ebb plot plans.json\n"
+               "                                       what budgets would give\n"
+               "\n"
+               "FILE is a run's folder, its metrics.jsonl, results, or plans as JSON; its content "
+               "tells which.\n"
+               "Files of one kind share a picture, results and plans over the same thing too.\n"
+               "\n"
+               "  --output FILE    plot.png; the ending .png or .svg says what is written\n"
+               "  --title TEXT     instead of the file's own, or the run's name\n"
+               "  --width N        pixels; with one of both the other follows\n"
+               "  --height N\n";
     if (strcmp(name, "help") == 0)
         return "\n"
                "  ebb help                     this program\n"

@@ -20,6 +20,8 @@ static const struct ebb_cli_command commands[] = {
     {"merge", NULL, NULL, ebb_cli_merge, false},
     {"init", NULL, NULL, ebb_cli_init, false},
     {"tokenize", NULL, NULL, ebb_cli_tokenize, false},
+    {"plot", "FILE... [--output plot.png] [--title TEXT] [--width N] [--height N]",
+     "draw runs' metrics, results or plans as PNG or SVG", ebb_cli_plot, false},
     {"configs", "[cat NAME | copy NAME DEST]", "list, print or copy the ready configurations",
      ebb_cli_configs, false},
     {"help", "[COMMAND [KEY|GROUP] | KEY | --markdown]", "explain commands and keys", ebb_cli_help,

@@ -16,6 +16,8 @@ HF_HUB_CACHE=/no-cache # so that no test depends on what this machine has downlo
 export HF_HUB_CACHE
 CUDA_VISIBLE_DEVICES= # nor on its GPU
 export CUDA_VISIBLE_DEVICES
+LSAN_OPTIONS=suppressions=$SOURCE/tests/lsan.supp:print_suppressions=0 # of builds with sanitizers
+export LSAN_OPTIONS
 unset EBB_LOG HF_HOME NO_COLOR XDG_CACHE_HOME COLUMNS
 cd "$scratch/work" || exit 1
 sh "$base.sh" >"$scratch/out" 2>"$scratch/err" </dev/null

@@ -1,0 +1,2 @@
+echo 'learning rate: 3' >notes.txt
+ebb plot notes.txt

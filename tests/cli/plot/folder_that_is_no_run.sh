@@ -1,0 +1,2 @@
+mkdir run
+ebb plot run

@@ -1,0 +1,1 @@
+ebb plot --title Empty

@@ -1,0 +1,2 @@
+echo '{"choice": "everything stays"}' >plan.json
+ebb plot plan.json

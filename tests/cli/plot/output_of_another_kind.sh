@@ -1,0 +1,1 @@
+ebb plot nothing.json --output picture.jpg

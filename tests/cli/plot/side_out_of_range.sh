@@ -1,0 +1,1 @@
+ebb plot run --width 99999

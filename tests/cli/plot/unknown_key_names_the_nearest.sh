@@ -1,0 +1,1 @@
+ebb plot run --ouput picture.png
