@@ -6,4 +6,4 @@ for model in qwen2.5-7b llama-3.1-8b; do
 done
 # Beside the run the reference would not fit into device memory.
 ebb plan "$SOURCE/configs/dpo-llama-3.1-8b.yaml" model_name_or_path=llama-3.1-8b device=cpu threads=2 \
-    precompute_ref_log_probs=false offload_params=false 2>/dev/null | grep -E '^(weights|reference|memory_budget)'
+    precompute_ref_log_probs=false offload_params=false offload_optimizer=false 2>/dev/null | grep -E '^(weights|reference|memory_budget)'
