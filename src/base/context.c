@@ -477,6 +477,21 @@ void *ebb_mem_realloc(struct ebb_ctx *ctx, void *block, size_t bytes)
     return fresh;
 }
 
+enum ebb_status ebb_mem_grow(struct ebb_ctx *ctx, void *items, int64_t count, int64_t *room,
+                             size_t item_bytes)
+{
+    char *block; /* whatever the items' type: pointers to objects look alike */
+    if (count < *room) return EBB_OK;
+    int64_t wanted = *room ? 2 * *room : 8;
+    memcpy(&block, items, sizeof block);
+    block = ebb_mem_realloc(ctx, block, (size_t)wanted * item_bytes);
+    if (block == NULL) return EBB_NO_MEMORY;
+    memset(block + (size_t)count * item_bytes, 0, (size_t)(wanted - count) * item_bytes);
+    memcpy(items, &block, sizeof block);
+    *room = wanted;
+    return EBB_OK;
+}
+
 void ebb_mem_free(struct ebb_ctx *ctx, void *block)
 {
     if (block == NULL) return;

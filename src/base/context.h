@@ -81,6 +81,11 @@ void ebb_assert_failed(const char *file, int line, const char *condition) __attr
 void *ebb_mem_alloc(struct ebb_ctx *ctx, size_t bytes);
 /* New space behind the old size is not zeroed. On failure the old block stays valid. */
 void *ebb_mem_realloc(struct ebb_ctx *ctx, void *block, size_t bytes);
+/* Room for one more item behind `count` in a list. `items` is the address of the pointer to it;
+ * where *room, in items, is used up it doubles, and what is new is zero. On failure the list
+ * stays. */
+enum ebb_status ebb_mem_grow(struct ebb_ctx *ctx, void *items, int64_t count, int64_t *room,
+                             size_t item_bytes);
 void ebb_mem_free(struct ebb_ctx *ctx, void *block);
 char *ebb_mem_strdup(struct ebb_ctx *ctx, const char *text);
 char *ebb_mem_strndup(struct ebb_ctx *ctx, const char *text, size_t bytes);

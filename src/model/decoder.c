@@ -18,26 +18,16 @@ static bool is_teacher(const struct ebb_decoder *d)
     return d->owner != &d->net;
 }
 
-/* Makes a table larger. */
-static enum ebb_status grow(struct ebb_ctx *ctx, void *table, int32_t room, size_t item)
-{
-    void *old, *fresh;
-    memcpy(&old, table, sizeof old);
-    fresh = ebb_mem_realloc(ctx, old, (size_t)room * item);
-    if (!fresh) return EBB_NO_MEMORY;
-    memcpy(table, &fresh, sizeof fresh);
-    return EBB_OK;
-}
-
+/* Room for one more tensor in the tables of tensors. */
 static enum ebb_status tensor_room(struct ebb_decoder *owner, struct ebb_net *net)
 {
-    if (net->tensor_count < owner->tensor_room) return EBB_OK;
-    int32_t room = owner->tensor_room ? 2 * owner->tensor_room : 256;
-    EBB_TRY(grow(owner->ctx, &net->tensors, room, sizeof *net->tensors));
-    EBB_TRY(grow(owner->ctx, &net->kinds, room, sizeof *net->kinds));
-    EBB_TRY(grow(owner->ctx, &net->unit_of, room, sizeof *net->unit_of));
-    EBB_TRY(grow(owner->ctx, &net->stands_in, room, sizeof *net->stands_in));
-    owner->tensor_room = room;
+    int64_t count = net->tensor_count, room[4];
+    for (int i = 0; i < 4; i++) room[i] = owner->tensor_room;
+    EBB_TRY(ebb_mem_grow(owner->ctx, &net->tensors, count, &room[0], sizeof *net->tensors));
+    EBB_TRY(ebb_mem_grow(owner->ctx, &net->kinds, count, &room[1], sizeof *net->kinds));
+    EBB_TRY(ebb_mem_grow(owner->ctx, &net->unit_of, count, &room[2], sizeof *net->unit_of));
+    EBB_TRY(ebb_mem_grow(owner->ctx, &net->stands_in, count, &room[3], sizeof *net->stands_in));
+    owner->tensor_room = room[0];
     return EBB_OK;
 }
 
@@ -45,12 +35,8 @@ static enum ebb_status tensor_room(struct ebb_decoder *owner, struct ebb_net *ne
 static enum ebb_status add_unit(struct ebb_decoder *d, enum ebb_unit kind, int32_t *unit)
 {
     struct ebb_net *net = d->owner;
-    struct ebb_decoder *owner = self_of(net);
-    if (net->unit_count == owner->unit_room) {
-        int32_t room = owner->unit_room ? 2 * owner->unit_room : 64;
-        EBB_TRY(grow(d->ctx, &net->units, room, sizeof *net->units));
-        owner->unit_room = room;
-    }
+    EBB_TRY(ebb_mem_grow(d->ctx, &net->units, net->unit_count, &self_of(net)->unit_room,
+                         sizeof *net->units));
     *unit = net->unit_count;
     net->units[net->unit_count++] = (uint8_t)kind;
     return EBB_OK;
@@ -103,14 +89,8 @@ static enum ebb_status add_param(struct ebb_decoder *d, const char *name, struct
                                  bool decay, int32_t *index)
 {
     struct ebb_net *net = &d->net;
-    if (net->param_count == d->param_room) {
-        int32_t room = d->param_room ? 2 * d->param_room : 128;
-        struct ebb_param *params =
-            (struct ebb_param *)ebb_mem_realloc(d->ctx, net->params, (size_t)room * sizeof *params);
-        if (!params) return EBB_NO_MEMORY;
-        net->params = params;
-        d->param_room = room;
-    }
+    EBB_TRY(
+        ebb_mem_grow(d->ctx, &net->params, net->param_count, &d->param_room, sizeof *net->params));
     struct ebb_param param;
     memset(&param, 0, sizeof param);
     snprintf(param.name, sizeof param.name, "%s", name);
@@ -311,19 +291,20 @@ static enum ebb_status add_layer(struct ebb_decoder *d, int layer)
     return add_linear(d, layer, unit, EBB_FIELD_DOWN, c->mlp_bias, EBB_FIELD_DOWN_BIAS, &l->down);
 }
 
-/* [V, C]: an input embedding, a head, or both. *unit -1: it has none. */
+/* [V, C]: an input embedding, a head, or both. */
 static enum ebb_status add_table(struct ebb_decoder *d, const char *name, int32_t *tensor,
-                                 int32_t *param, int32_t *unit)
+                                 int32_t *param)
 {
     const struct ebb_model_config *c = d->config;
     enum ebb_dtype storage = d->options.storage;
     EBB_TRY(add_tensor(d, EBB_KIND_WEIGHTS, c->vocab * c->width * ebb_dtype_bytes(storage), name,
                        tensor));
-    *param = *unit = -1;
+    int32_t unit;
+    *param = -1;
     if (!trains_weights(d)) return EBB_OK;
-    EBB_TRY(add_unit(d, EBB_UNIT_OPTIMIZER, unit));
+    EBB_TRY(add_unit(d, EBB_UNIT_OPTIMIZER, &unit));
     return add_param(d, name, ebb_tensor_view(*tensor, storage, 0, c->vocab, 0, c->width, c->width),
-                     NULL, *unit, false, true, param);
+                     NULL, unit, false, true, param);
 }
 
 static int64_t capacity_tokens(const struct ebb_decoder_options *options)
@@ -355,10 +336,9 @@ int64_t ebb_decoder_host_rows_bytes(const struct ebb_model_config *config,
 
 static enum ebb_status add_embed(struct ebb_decoder *d)
 {
-    int32_t unit;
     d->embed = d->rows = d->embed_param = -1;
     if (!d->options.host_rows || !may_use_rows(d->config, trains_weights(d)))
-        return add_table(d, "embed", &d->embed, &d->embed_param, &unit);
+        return add_table(d, "embed", &d->embed, &d->embed_param);
     return add_tensor_in(d, EBB_SPACE_HOST, EBB_KIND_INPUTS, rows_bytes(d->config, &d->options),
                          "embed rows", &d->rows);
 }
@@ -366,7 +346,6 @@ static enum ebb_status add_embed(struct ebb_decoder *d)
 static enum ebb_status add_head(struct ebb_decoder *d)
 {
     struct ebb_decoder_linear *head = &d->head;
-    int32_t unit;
     head->rows = d->config->vocab;
     head->in = d->config->width;
     head->a = head->b = head->bias = head->bias_param = head->unit = -1;
@@ -376,7 +355,7 @@ static enum ebb_status add_head(struct ebb_decoder *d)
         head->param = d->embed_param;
         return EBB_OK;
     }
-    EBB_TRY(add_table(d, "head", &head->w, &head->param, &unit));
+    EBB_TRY(add_table(d, "head", &head->w, &head->param));
     if (trains_weights(d)) return EBB_OK;
     EBB_TRY(add_unit(d, EBB_UNIT_PARAMS, &head->unit));
     return add_stand_ins(d, "head", head);

@@ -91,7 +91,7 @@ struct ebb_decoder {
     struct ebb_decoder *teacher; /* owned; NULL: none */
     struct ebb_net *owner;       /* the net that has the tensors: its own, or the student's */
     struct ebb_decoder_place *places;
-    int32_t tensor_room, param_room, unit_room;
+    int64_t tensor_room, param_room, unit_room;
 };
 
 enum ebb_status ebb_decoder_emit(const struct ebb_net *net, struct ebb_build *build,

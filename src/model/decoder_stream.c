@@ -116,29 +116,23 @@ static bool is_away(const struct ebb_emitter *e, const struct ebb_decoder_linear
     return ebb_policies_away(e->b->policies, linear->unit);
 }
 
-static enum ebb_queue queue_in(const struct ebb_emitter *e)
-{
-    return e->b->streams ? EBB_QUEUE_IN : EBB_QUEUE_COMPUTE;
-}
-
 /* Starts the move of a matrix: whole rows, the room for its tail columns among them. */
 static enum ebb_status bring(struct ebb_emitter *e, const struct ebb_decoder_linear *linear)
 {
     struct ebb_streamed *in = &e->in[linear->index];
     const int64_t stride = linear->in + linear->tail, below = ebb_linear_tail(e, linear);
-    struct ebb_move move;
     if (!is_away(e, linear) || in->tensor >= 0) return EBB_OK;
     /* Nothing lies behind the last row of A. */
     int64_t elements = (linear->rows + below) * stride - (below > 0 ? linear->tail : 0);
     EBB_TRY(ebb_program_tensor(e->b->program, EBB_SPACE_DEVICE,
                                elements * ebb_dtype_bytes(e->storage), &in->tensor, "%s in",
                                ebb_program_tensor_at(e->b->program, linear->w)->name));
-    memset(&move, 0, sizeof move);
-    move.device = ebb_tensor_view(in->tensor, e->storage, 0, linear->rows, 0, stride, stride);
-    move.host = ebb_tensor_view(linear->w, e->storage, 0, linear->rows, 0, stride, stride);
-    move.object = -1;
     in->ready = false;
-    return ebb_program_move(e->b->program, queue_in(e), EBB_ENTRY_IN, &move);
+    return ebb_build_copy(e->b, EBB_ENTRY_IN,
+                          ebb_tensor_view(in->tensor, e->storage, 0, linear->rows, 0, stride,
+                                          stride),
+                          ebb_tensor_view(linear->w, e->storage, 0, linear->rows, 0, stride,
+                                          stride));
 }
 
 static enum ebb_status copy(struct ebb_emitter *e, struct ebb_view from, struct ebb_view to)
@@ -218,8 +212,7 @@ int32_t ebb_linear_w(const struct ebb_emitter *e, const struct ebb_decoder_linea
 
 static bool is_grad_away(const struct ebb_emitter *e, int32_t param)
 {
-    return param >= 0 && ebb_policies_away(e->b->policies, e->d->net.params[param].unit) &&
-           e->d->net.params[param].stand_in.tensor < 0;
+    return param >= 0 && ebb_policies_state_away(e->b->policies, &e->d->net.params[param]);
 }
 
 static struct ebb_view grad_view(const struct ebb_emitter *e, int32_t param, int32_t tensor)
@@ -236,14 +229,10 @@ struct ebb_view ebb_emit_grad(const struct ebb_emitter *e, int32_t param)
     return grad_view(e, param, e->grads[param].tensor);
 }
 
-static struct ebb_move grad_move(const struct ebb_emitter *e, int32_t param)
+static enum ebb_status move_grad(struct ebb_emitter *e, int32_t param, enum ebb_entry_kind kind)
 {
-    struct ebb_move move;
-    memset(&move, 0, sizeof move);
-    move.device = grad_view(e, param, e->grads[param].tensor);
-    move.host = grad_view(e, param, e->d->net.params[param].grad);
-    move.object = -1;
-    return move;
+    return ebb_build_copy(e->b, kind, grad_view(e, param, e->grads[param].tensor),
+                          grad_view(e, param, e->d->net.params[param].grad));
 }
 
 /* What is at home is older than the step until the first micro-batch has written it. */
@@ -254,13 +243,12 @@ enum ebb_status ebb_grad_begin(struct ebb_emitter *e, int32_t param)
     const struct ebb_param *p = &e->d->net.params[param];
     EBB_TRY(ebb_program_tensor(e->b->program, EBB_SPACE_DEVICE, p->w.rows * p->w.cols * 4,
                                &grad->tensor, "%.36s.grad in", p->name));
-    const struct ebb_move move = grad_move(e, param);
     if (!grad->written) {
-        struct ebb_fill zero = {.y = move.device};
+        struct ebb_fill zero = {.y = grad_view(e, param, grad->tensor)};
         EBB_TRY(ebb_build_op(e->b, EBB_OP_fill, &zero));
         ebb_program_when(e->b->program, EBB_RUNS_FIRST);
     }
-    EBB_TRY(ebb_program_move(e->b->program, queue_in(e), EBB_ENTRY_IN, &move));
+    EBB_TRY(move_grad(e, param, EBB_ENTRY_IN));
     if (!grad->written) ebb_program_when(e->b->program, EBB_RUNS_LATER);
     return EBB_OK;
 }
@@ -268,11 +256,10 @@ enum ebb_status ebb_grad_begin(struct ebb_emitter *e, int32_t param)
 enum ebb_status ebb_grad_end(struct ebb_emitter *e, int32_t param)
 {
     if (!is_grad_away(e, param) || e->grads[param].tensor < 0) return EBB_OK;
-    const struct ebb_move move = grad_move(e, param);
+    EBB_TRY(move_grad(e, param, EBB_ENTRY_OUT));
     e->grads[param].tensor = -1;
     e->grads[param].written = true;
-    return ebb_program_move(e->b->program, e->b->streams ? EBB_QUEUE_OUT : EBB_QUEUE_COMPUTE,
-                            EBB_ENTRY_OUT, &move);
+    return EBB_OK;
 }
 
 /* ---- opening and closing ---- */

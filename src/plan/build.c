@@ -91,6 +91,20 @@ enum ebb_status ebb_build_op(struct ebb_build *build, enum ebb_op op, const void
     return ebb_program_op(build->program, EBB_QUEUE_COMPUTE, op, args);
 }
 
+enum ebb_status ebb_build_move(struct ebb_build *build, enum ebb_entry_kind kind,
+                               const struct ebb_move *move)
+{
+    enum ebb_queue queue = kind == EBB_ENTRY_IN ? EBB_QUEUE_IN : EBB_QUEUE_OUT;
+    return ebb_program_move(build->program, build->streams ? queue : EBB_QUEUE_COMPUTE, kind, move);
+}
+
+enum ebb_status ebb_build_copy(struct ebb_build *build, enum ebb_entry_kind kind,
+                               struct ebb_view device, struct ebb_view host)
+{
+    const struct ebb_move move = {.device = device, .host = host, .object = -1};
+    return ebb_build_move(build, kind, &move);
+}
+
 enum ebb_status ebb_build_new_scratch(struct ebb_build *build)
 {
     return ebb_program_tensor(build->program, EBB_SPACE_DEVICE, 0, &build->scratch, "scratch");
@@ -150,8 +164,7 @@ enum ebb_status ebb_saved_out(struct ebb_build *build, struct ebb_saved *saved,
     move.host = part_view(build, &saved->host, t);
     move.object = saved->object;
     move.last = last;
-    return ebb_program_move(build->program, build->streams ? EBB_QUEUE_OUT : EBB_QUEUE_COMPUTE,
-                            EBB_ENTRY_OUT, &move);
+    return ebb_build_move(build, EBB_ENTRY_OUT, &move);
 }
 
 static enum ebb_status move_in(struct ebb_build *build, const struct ebb_saved *saved,
@@ -162,8 +175,7 @@ static enum ebb_status move_in(struct ebb_build *build, const struct ebb_saved *
     move.device = part_view(build, to, t);
     move.host = part_view(build, &saved->host, t);
     move.object = saved->object;
-    return ebb_program_move(build->program, build->streams ? EBB_QUEUE_IN : EBB_QUEUE_COMPUTE,
-                            EBB_ENTRY_IN, &move);
+    return ebb_build_move(build, EBB_ENTRY_IN, &move);
 }
 
 enum ebb_status ebb_saved_in(struct ebb_build *build, const struct ebb_saved *saved,

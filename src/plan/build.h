@@ -89,6 +89,12 @@ struct ebb_view ebb_tensor_view(int32_t tensor, enum ebb_dtype dtype, int64_t ro
 enum ebb_status ebb_build_op(struct ebb_build *build, enum ebb_op op, const void *args);
 /* Appends a matmul; sets its scratch view, growing the scratch tensor. */
 enum ebb_status ebb_build_matmul(struct ebb_build *build, struct ebb_matmul *args);
+/* Appends a move on the queue of its kind, or on COMPUTE without streams. */
+enum ebb_status ebb_build_move(struct ebb_build *build, enum ebb_entry_kind kind,
+                               const struct ebb_move *move);
+/* The same of rows whose home is a persistent host tensor: a plain copy, no stash object's. */
+enum ebb_status ebb_build_copy(struct ebb_build *build, enum ebb_entry_kind kind,
+                               struct ebb_view device, struct ebb_view host);
 /* A view of the scratch tensor with room for `bytes`. */
 struct ebb_view ebb_build_scratch(struct ebb_build *build, int64_t bytes);
 /* From here on ops share another scratch tensor: the room of the one before it is free for others

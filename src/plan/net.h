@@ -71,6 +71,12 @@ struct ebb_param {
     bool decay; /* weight decay applies: not to norms and biases */
 };
 
+/* Whether a unit takes the parameter's gradient, moments and low halves along. */
+static inline bool ebb_param_may_leave(const struct ebb_param *param)
+{
+    return param->unit >= 0 && param->stand_in.tensor < 0;
+}
+
 /* A slot: one of the few tensors of a layer that are worth saving between forward and backward. */
 struct ebb_slot {
     const char *name; /* "x", "qkv", "o", "x2", "gate_up" */

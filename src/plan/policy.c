@@ -80,6 +80,11 @@ bool ebb_policies_away(const struct ebb_policies *policies, int32_t unit)
     return unit >= 0 && policies->away[unit];
 }
 
+bool ebb_policies_state_away(const struct ebb_policies *policies, const struct ebb_param *param)
+{
+    return ebb_param_may_leave(param) && policies->away[param->unit];
+}
+
 struct ebb_view ebb_policies_param(const struct ebb_policies *policies,
                                    const struct ebb_param *param)
 {

@@ -34,6 +34,8 @@ enum ebb_status ebb_policies_create(struct ebb_ctx *ctx, int64_t layers, int32_t
                                     enum ebb_policy fill, struct ebb_policies *policies);
 void ebb_policies_free(struct ebb_ctx *ctx, struct ebb_policies *policies);
 bool ebb_policies_away(const struct ebb_policies *policies, int32_t unit); /* -1: no */
+/* Whether a parameter's gradient, moments and low halves are in host memory. */
+bool ebb_policies_state_away(const struct ebb_policies *policies, const struct ebb_param *param);
 /* Where programs find a parameter. */
 struct ebb_view ebb_policies_param(const struct ebb_policies *policies,
                                    const struct ebb_param *param);

@@ -134,8 +134,8 @@ static enum ebb_status close_in(struct chooser *c, int32_t low, int32_t high)
         if (right > had && right < high) EBB_TRY(try_count(c, right, &better));
         if (!better && left < had && left > low) EBB_TRY(try_count(c, left, &better));
         if (!better) {
-            low = left > low ? left : low;
-            high = right < high ? right : high;
+            low = left;
+            high = right;
             if (low == had || high == had || high - low <= 2) break;
             if (high - low < c->order.count / 4) break;
             continue;

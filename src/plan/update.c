@@ -38,14 +38,9 @@ struct rows {
     int64_t first, count;
 };
 
-static bool has_unit(const struct ebb_param *param)
-{
-    return param->unit >= 0 && param->stand_in.tensor < 0;
-}
-
 static bool is_away(const struct update *u, const struct ebb_param *param)
 {
-    return has_unit(param) && ebb_policies_away(u->build->policies, param->unit);
+    return ebb_policies_state_away(u->build->policies, param);
 }
 
 /* The block of a parameter that begins at `first`. */
@@ -76,7 +71,7 @@ static bool next_rows(const struct update *u, enum walk walk, struct rows *at)
     }
     for (int32_t i = at->param + 1; i < u->net->param_count; i++) {
         if (!is_wanted(u, i, walk)) continue;
-        *at = rows_from(u->net, i, 0, walk != AT_HOME && has_unit(&u->net->params[i]));
+        *at = rows_from(u->net, i, 0, walk != AT_HOME && ebb_param_may_leave(&u->net->params[i]));
         return true;
     }
     return false;
@@ -130,14 +125,8 @@ static struct ebb_view view_of(const struct ebb_net *net, const struct block *bl
 static enum ebb_status move(const struct update *u, const struct block *block, enum state which,
                             enum ebb_entry_kind kind)
 {
-    struct ebb_move move;
-    enum ebb_queue queue = kind == EBB_ENTRY_IN ? EBB_QUEUE_IN : EBB_QUEUE_OUT;
-    memset(&move, 0, sizeof move);
-    move.device = view_of(u->net, block, which);
-    move.host = home_view(u->net, &block->rows, which);
-    move.object = -1;
-    return ebb_program_move(u->build->program, u->build->streams ? queue : EBB_QUEUE_COMPUTE, kind,
-                            &move);
+    return ebb_build_copy(u->build, kind, view_of(u->net, block, which),
+                          home_view(u->net, &block->rows, which));
 }
 
 /* Starts the moves of a block's first `states` tensors. */

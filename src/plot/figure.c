@@ -50,26 +50,10 @@ enum ebb_status ebb_figure_note(struct ebb_figure *figure, const char *note)
 
 /* ---- lists ---- */
 
-/* Room for one more item behind `count`; what is new is zero. */
-static enum ebb_status grow(struct ebb_ctx *ctx, void **items, int64_t count, int64_t *room,
-                            size_t item_bytes)
-{
-    if (count < *room) return EBB_OK;
-    int64_t wanted = *room ? 2 * *room : 8;
-    char *more = ebb_mem_realloc(ctx, *items, (size_t)wanted * item_bytes);
-    if (more == NULL) return EBB_NO_MEMORY;
-    memset(more + (size_t)count * item_bytes, 0, (size_t)(wanted - count) * item_bytes);
-    *items = more;
-    *room = wanted;
-    return EBB_OK;
-}
-
 enum ebb_status ebb_figure_group(struct ebb_figure *figure, const char *name, int *group)
 {
-    void *items = figure->groups;
-    EBB_TRY(grow(figure->ctx, &items, figure->group_count, &figure->group_room,
-                 sizeof *figure->groups));
-    figure->groups = items;
+    EBB_TRY(ebb_mem_grow(figure->ctx, &figure->groups, figure->group_count, &figure->group_room,
+                         sizeof *figure->groups));
     EBB_TRY(replace(figure->ctx, &figure->groups[figure->group_count].name, name));
     *group = (int)figure->group_count++;
     return EBB_OK;
@@ -96,10 +80,8 @@ enum ebb_status ebb_figure_curve(struct ebb_figure *figure, struct ebb_plot_pane
                                  enum ebb_plot_style style, struct ebb_plot_curve **curve)
 {
     EBB_ASSERT(group >= 0 && group < figure->group_count);
-    void *items = panel->curves;
-    EBB_TRY(
-        grow(figure->ctx, &items, panel->curve_count, &panel->curve_room, sizeof *panel->curves));
-    panel->curves = items;
+    EBB_TRY(ebb_mem_grow(figure->ctx, &panel->curves, panel->curve_count, &panel->curve_room,
+                         sizeof *panel->curves));
     *curve = &panel->curves[panel->curve_count++];
     (*curve)->group = group;
     (*curve)->style = style;
@@ -111,11 +93,8 @@ enum ebb_status ebb_figure_point(struct ebb_figure *figure, struct ebb_plot_curv
 {
     EBB_ASSERT(isfinite(x));
     int64_t room = curve->room;
-    void *xs = curve->x, *ys = curve->y;
-    EBB_TRY(grow(figure->ctx, &xs, curve->count, &room, sizeof *curve->x));
-    curve->x = xs;
-    EBB_TRY(grow(figure->ctx, &ys, curve->count, &curve->room, sizeof *curve->y));
-    curve->y = ys;
+    EBB_TRY(ebb_mem_grow(figure->ctx, &curve->x, curve->count, &room, sizeof *curve->x));
+    EBB_TRY(ebb_mem_grow(figure->ctx, &curve->y, curve->count, &curve->room, sizeof *curve->y));
     curve->x[curve->count] = x;
     curve->y[curve->count++] = isfinite(y) ? y : NAN;
     return EBB_OK;
@@ -130,10 +109,8 @@ enum ebb_status ebb_figure_limit(struct ebb_figure *figure, struct ebb_plot_pane
         if (limit->vertical == vertical && limit->at == at && strcmp(limit->text, text) == 0)
             return EBB_OK;
     }
-    void *items = panel->limits;
-    EBB_TRY(
-        grow(figure->ctx, &items, panel->limit_count, &panel->limit_room, sizeof *panel->limits));
-    panel->limits = items;
+    EBB_TRY(ebb_mem_grow(figure->ctx, &panel->limits, panel->limit_count, &panel->limit_room,
+                         sizeof *panel->limits));
     struct ebb_plot_limit *limit = &panel->limits[panel->limit_count];
     EBB_TRY(replace(figure->ctx, &limit->text, text));
     limit->vertical = vertical;
@@ -146,9 +123,8 @@ enum ebb_status ebb_figure_end(struct ebb_figure *figure, struct ebb_plot_panel 
                                double x, const char *text)
 {
     EBB_ASSERT(isfinite(x));
-    void *items = panel->ends;
-    EBB_TRY(grow(figure->ctx, &items, panel->end_count, &panel->end_room, sizeof *panel->ends));
-    panel->ends = items;
+    EBB_TRY(ebb_mem_grow(figure->ctx, &panel->ends, panel->end_count, &panel->end_room,
+                         sizeof *panel->ends));
     struct ebb_plot_end *end = &panel->ends[panel->end_count];
     EBB_TRY(replace(figure->ctx, &end->text, text));
     end->group = group;

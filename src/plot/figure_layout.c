@@ -95,14 +95,8 @@ static void shorten(const struct ebb_layouter *l, enum ebb_text_kind kind, doubl
 static enum ebb_status add_text(struct ebb_layouter *l, const struct ebb_placed_text *text)
 {
     struct ebb_layout *layout = l->layout;
-    if (layout->text_count == layout->text_room) {
-        int64_t room = layout->text_room ? 2 * layout->text_room : 64;
-        struct ebb_placed_text *more =
-            ebb_mem_realloc(layout->ctx, layout->texts, (size_t)room * sizeof *more);
-        if (more == NULL) return EBB_NO_MEMORY;
-        layout->texts = more;
-        layout->text_room = room;
-    }
+    EBB_TRY(ebb_mem_grow(layout->ctx, &layout->texts, layout->text_count, &layout->text_room,
+                         sizeof *layout->texts));
     layout->texts[layout->text_count++] = *text;
     return EBB_OK;
 }
@@ -191,14 +185,8 @@ static enum ebb_status lay_head(struct ebb_layouter *l, double *top)
 static enum ebb_status add_sample(struct ebb_layouter *l, const struct ebb_placed_sample *sample)
 {
     struct ebb_layout *layout = l->layout;
-    if (layout->sample_count == layout->sample_room) {
-        int64_t room = layout->sample_room ? 2 * layout->sample_room : 16;
-        struct ebb_placed_sample *more =
-            ebb_mem_realloc(layout->ctx, layout->samples, (size_t)room * sizeof *more);
-        if (more == NULL) return EBB_NO_MEMORY;
-        layout->samples = more;
-        layout->sample_room = room;
-    }
+    EBB_TRY(ebb_mem_grow(layout->ctx, &layout->samples, layout->sample_count, &layout->sample_room,
+                         sizeof *layout->samples));
     layout->samples[layout->sample_count++] = *sample;
     return EBB_OK;
 }

@@ -82,14 +82,8 @@ enum ebb_status ebb_results_text(struct ebb_results *results, char **field, cons
 enum ebb_status ebb_results_add(struct ebb_results *results, const char *name,
                                 struct ebb_results_series **series)
 {
-    if (results->count == results->room) {
-        int64_t room = results->room ? 2 * results->room : 8;
-        struct ebb_results_series *more =
-            ebb_mem_realloc(results->ctx, results->series, (size_t)room * sizeof *more);
-        if (more == NULL) return EBB_NO_MEMORY;
-        results->series = more;
-        results->room = room;
-    }
+    EBB_TRY(ebb_mem_grow(results->ctx, &results->series, results->count, &results->room,
+                         sizeof *results->series));
     *series = &results->series[results->count];
     memset(*series, 0, sizeof **series);
     (*series)->ended_at = NAN;
@@ -101,14 +95,8 @@ enum ebb_status ebb_results_add(struct ebb_results *results, const char *name,
 enum ebb_status ebb_results_point(struct ebb_results *results, struct ebb_results_series *series,
                                   struct ebb_results_point **point)
 {
-    if (series->count == series->room) {
-        int64_t room = series->room ? 2 * series->room : 8;
-        struct ebb_results_point *more =
-            ebb_mem_realloc(results->ctx, series->points, (size_t)room * sizeof *more);
-        if (more == NULL) return EBB_NO_MEMORY;
-        series->points = more;
-        series->room = room;
-    }
+    EBB_TRY(ebb_mem_grow(results->ctx, &series->points, series->count, &series->room,
+                         sizeof *series->points));
     *point = &series->points[series->count++];
     for (int i = 0; i < EBB_RESULTS_FIELDS; i++) (*point)->values[i] = NAN;
     return EBB_OK;
