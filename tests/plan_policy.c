@@ -161,6 +161,17 @@ static void a_rule_beyond_the_model_is_refused_with_its_layers(void **state)
                         "activations: layers 4-9, but the model has layers 0-5");
 }
 
+static void half_a_slot_that_is_read_whole_is_refused(void **state)
+{
+    struct ladder *l = *state;
+    const struct ebb_policy_rule rule = {0, -1, 0, 0, EBB_POLICY_HALF};
+    struct ebb_memory_keys keys = {EBB_AUTO, EBB_AUTO, &rule, 1, EBB_AUTO, EBB_AUTO};
+    enum ebb_status status =
+        ebb_policies_ladder(l->ctx, &net, &keys, true, 0, &l->policies, &l->what, &l->last);
+    assert_int_equal(status, EBB_BAD_CONFIG);
+    assert_non_null(strstr(ebb_error_text(l->ctx), "slot 'x' is read whole: host_half is for"));
+}
+
 static void policy_names_are_read_back(void **state)
 {
     (void)state;
@@ -177,6 +188,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(keys_set_by_hand_mean_one_thing, open_ladder, close_ladder),
+        cmocka_unit_test_setup_teardown(half_a_slot_that_is_read_whole_is_refused, open_ladder,
+                                        close_ladder),
         cmocka_unit_test_setup_teardown(
             auto_begins_with_everything_kept_and_never_moves_before_it_must, open_ladder,
             close_ladder),

@@ -879,7 +879,7 @@ static void activations_become_rules(void **state)
         const char *text, *part;
     } bad[] = {
         {"{x: away}", "'away' is no policy of slot 'x'"},
-        {"{x: [host]}", "a slot wants keep, host or recompute"},
+        {"{x: [host]}", "a slot wants keep, host, host_half or recompute"},
         {"{layers: 0-1, x: host}", "belongs into a list"},
         {"[{x: host}]", "needs layers"},
         {"[{layers: a-b, x: host}]", "layers wants"},

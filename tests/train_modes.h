@@ -8,7 +8,7 @@
 /* Slots of a decoder's layer. */
 enum { X, QKV, O, X2, GATE_UP, SLOTS };
 struct mode {
-    const char *name;
+    const char *name; /* "early": with rates by which slots come in early, in train_policy.c */
     struct ebb_memory_keys keys;
     struct ebb_policy_rule rules[8];
 };
@@ -53,6 +53,22 @@ static const struct mode modes[] = {
       {1, -1, 0, GATE_UP, EBB_POLICY_HOST},
       {1, -1, 0, X2, EBB_POLICY_KEEP},
       {1, 1, 0, QKV, EBB_POLICY_HOST}}},
+    {"half of gate_up to host, the rest kept",
+     {EBB_AUTO, EBB_AUTO, NULL, 5, EBB_AUTO, EBB_AUTO},
+     {{0, -1, 0, X, EBB_POLICY_KEEP},
+      {0, -1, 0, QKV, EBB_POLICY_KEEP},
+      {0, -1, 0, O, EBB_POLICY_KEEP},
+      {0, -1, 0, X2, EBB_POLICY_KEEP},
+      {0, -1, 0, GATE_UP, EBB_POLICY_HALF}}},
+    {"all slots to host, early",
+     {EBB_FALSE, EBB_TRUE, NULL, 0, EBB_AUTO, EBB_AUTO},
+     {{0, 0, 0, 0, EBB_POLICY_KEEP}}},
+    {"half of x2 and gate_up and every second layer input to host, early, weights away",
+     {EBB_AUTO, EBB_AUTO, NULL, 4, EBB_TRUE, EBB_TRUE},
+     {{0, -1, 2, X, EBB_POLICY_HOST},
+      {0, -1, 0, O, EBB_POLICY_HOST},
+      {0, -1, 0, X2, EBB_POLICY_HALF},
+      {0, -1, 0, GATE_UP, EBB_POLICY_HALF}}},
 };
 enum { MODES = (int)(sizeof modes / sizeof modes[0]) };
 

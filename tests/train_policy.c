@@ -32,6 +32,7 @@ struct trace {
     float *params; /* after the last */
     int64_t values;
     int64_t bytes_out, device_bytes;
+    enum ebb_prefetch prefetch;
     bool rows;
 };
 
@@ -113,6 +114,7 @@ static void run(struct kit_case *c, const struct cell *cell, struct ebb_engine_r
     struct ebb_engine_usage usage = ebb_engine_usage(engine);
     trace->bytes_out = usage.bytes_out;
     trace->device_bytes = usage.predicted_device_bytes;
+    trace->prefetch = ebb_engine_plan(engine)->prefetch;
     trace->rows = kit_has_rows(engine);
     if (!request->own_allocations)
         assert_int_equal(usage.peak_device_bytes, usage.predicted_device_bytes);
@@ -165,6 +167,22 @@ static bool short_torture(void)
     return EBB_TORTURE && !full_matrix();
 }
 
+/* Work is dear and moves are dearer: whatever comes in is waited for. */
+static const struct ebb_rates *dear_moves(void)
+{
+    static struct ebb_rates rates;
+    for (int i = 0; i < EBB_COST_COUNT; i++) rates.costs[i] = (struct ebb_cost){1e-6, 1e-9, 1e-9};
+    rates.costs[EBB_COST_COPY_OUT].byte = rates.costs[EBB_COST_COPY_IN].byte = 1e-7;
+    return &rates;
+}
+
+static void set_mode(struct ebb_engine_request *request, const struct mode *mode)
+{
+    request->memory = mode->keys;
+    request->memory.rules = mode->rules;
+    if (strstr(mode->name, "early")) request->rates = dear_moves();
+}
+
 static void check_cell(const struct cell *cell)
 {
     struct kit_case c;
@@ -182,8 +200,7 @@ static void check_cell(const struct cell *cell)
     for (int i = 0; i < MODES; i++)
         for (int streams = short_torture(); streams < 2; streams++) {
             request = request_of(&c, cell, &numerics);
-            request.memory = modes[i].keys;
-            request.memory.rules = modes[i].rules;
+            set_mode(&request, &modes[i]);
             request.streams = streams;
             if (EBB_TORTURE) torture(&request, i + streams);
             run(&c, cell, &request, &got);
@@ -193,6 +210,8 @@ static void check_cell(const struct cell *cell)
                      streams ? "own queues" : "one queue");
             expect_same(&want, &got, what);
             if (strstr(modes[i].name, "host")) assert_true(got.bytes_out > 0);
+            if (strstr(modes[i].name, "early") && streams && !EBB_TORTURE)
+                assert_int_equal(got.prefetch, EBB_PREFETCH_EARLY);
             assert_true(got.rows == rows);
             free_trace(&got);
         }
@@ -298,8 +317,7 @@ static void check_bytes(const char *golden)
     for (int i = 0; i < MODES; i++) {
         struct ebb_numerics numerics = kit_numerics(EBB_F32);
         struct ebb_engine_request request = kit_request(&c, &numerics);
-        request.memory = modes[i].keys;
-        request.memory.rules = modes[i].rules;
+        set_mode(&request, &modes[i]);
         request.device_budget = 64 << 20;
         request.whole_budget = true;
         struct ebb_engine *engine = kit_engine(c.ctx, &request);

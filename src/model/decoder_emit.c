@@ -109,23 +109,67 @@ static int64_t tiled_tail(const struct ebb_emitter *e, int64_t layer, enum ebb_d
     return slot == EBB_DECODER_X2 ? 0 : ebb_linear_tail(e, &e->d->layers[layer].gate_up);
 }
 
-/* Sends tile t of a slot home, where that is its policy. */
+/* Of a tile: nothing is HALF. */
+static enum ebb_policy tile_policy(const struct ebb_emitter *e, int64_t layer,
+                                   enum ebb_decoder_slot slot, int64_t t)
+{
+    enum ebb_policy policy = policy_of(e, layer, slot);
+    if (policy != EBB_POLICY_HALF) return policy;
+    return t % 2 == 0 ? EBB_POLICY_HOST : EBB_POLICY_RECOMPUTE;
+}
+
+/* The last tile that goes home, and from one of these to the next. */
+static int64_t last_sent(const struct ebb_emitter *e, int64_t layer, enum ebb_decoder_slot slot)
+{
+    return policy_of(e, layer, slot) == EBB_POLICY_HALF ? (e->tiles - 1) / 2 * 2 : e->tiles - 1;
+}
+
+static int64_t sent_every(const struct ebb_emitter *e, int64_t layer, enum ebb_decoder_slot slot)
+{
+    return policy_of(e, layer, slot) == EBB_POLICY_HALF ? 2 : 1;
+}
+
+/* Sends tile t of a slot (t < 0: all of it) home, where that is its policy. */
 static enum ebb_status send_tile(struct ebb_emitter *e, int64_t layer, enum ebb_decoder_slot slot,
                                  const struct ebb_matrix *from, int64_t t, const char *name)
 {
-    if (policy_of(e, layer, slot) != EBB_POLICY_HOST) return EBB_OK;
+    struct ebb_saved *saved = &e->at[layer].slot[slot];
+    if (tile_policy(e, layer, slot, t) != EBB_POLICY_HOST) return EBB_OK;
     if (slot == EBB_DECODER_GATE_UP && tiled_tail(e, layer, slot) > 0) {
         /* Whole rows leave, and nothing has written the tail yet. */
         struct ebb_fill zero = {
             .y = ebb_matrix_tile(e->b, from, t, tiled_cols(e, slot), tiled_tail(e, layer, slot))};
         EBB_TRY(ebb_build_op(e->b, EBB_OP_fill, &zero));
     }
-    return ebb_saved_out(e->b, &e->at[layer].slot[slot], from, t, t < 0 || t == e->tiles - 1, name,
-                         layer);
+    saved->every = sent_every(e, layer, slot);
+    return ebb_saved_out(e->b, saved, from, t, t < 0 || t == last_sent(e, layer, slot), name, layer);
 }
 
-/* Opens a slot's ring: its buffers and, in backward with the slot at home, the move of the first
- * tile. */
+/* Buffers of a slot: a ring for tiles that are on their way, and behind it one for those that stay
+ * only while they are worked on, where there are both. */
+static void ring_size(const struct ebb_emitter *e, enum ebb_policy policy, struct ebb_ring *ring)
+{
+    ring->moving = ebb_policy_moves(policy) && e->tiles > 1 ? e->b->ring : 1;
+    ring->count = ring->moving + (policy == EBB_POLICY_HALF && ring->moving > 1 ? 1 : 0);
+}
+
+static struct ebb_matrix *ring_buffer(struct ebb_emitter *e, int64_t layer,
+                                      enum ebb_decoder_slot slot, int64_t t)
+{
+    struct ebb_ring *ring = ring_of(e, layer, slot);
+    int64_t every = sent_every(e, layer, slot);
+    return &ring->buffer[t % every == 0 ? t / every % ring->moving : ring->count - 1];
+}
+
+static enum ebb_status ring_in(struct ebb_emitter *e, int64_t layer, enum ebb_decoder_slot slot,
+                               int64_t t)
+{
+    if (t >= e->tiles) return EBB_OK;
+    return ebb_saved_in(e->b, &e->at[layer].slot[slot], ring_buffer(e, layer, slot, t), t);
+}
+
+/* Opens a slot's ring: its buffers and, in backward with the slot at home, the moves of the first
+ * tile, or of as many as there are buffers for. */
 static enum ebb_status ring_open(struct ebb_emitter *e, int64_t layer, enum ebb_decoder_slot slot,
                                  bool forward)
 {
@@ -138,33 +182,32 @@ static enum ebb_status ring_open(struct ebb_emitter *e, int64_t layer, enum ebb_
         struct ebb_matrix whole;
         return produce_whole(e, layer, slot, cols + tail, ring_names[slot], &whole);
     }
-    ring->count = policy == EBB_POLICY_HOST && e->tiles > 1 ? e->b->ring : 1;
+    ring_size(e, policy, ring);
     for (int i = 0; i < ring->count; i++)
         EBB_TRY(ebb_build_matrix_apart(e->b, e->train ? cols + tail : cols, cols + tail, e->storage,
                                        true, ring_names[slot], layer, &ring->buffer[i]));
-    if (forward || policy != EBB_POLICY_HOST) return EBB_OK;
-    return ebb_saved_in(e->b, &e->at[layer].slot[slot], &ring->buffer[0], 0);
+    if (forward || !ebb_policy_moves(policy)) return EBB_OK;
+    for (int i = 0; i < (e->b->prefetch == EBB_PREFETCH_EARLY ? ring->moving : 1); i++)
+        EBB_TRY(ring_in(e, layer, slot, i * sent_every(e, layer, slot)));
+    return EBB_OK;
 }
 
 /* The matrix that holds tile t. In backward it is filled where the slot was kept or comes in;
- * *made says whether. The next tile is asked for while this one is used. */
+ * *made says whether. The next tile that comes in is asked for while this one is used. */
 static enum ebb_status ring_tile(struct ebb_emitter *e, int64_t layer, enum ebb_decoder_slot slot,
                                  int64_t t, bool forward, struct ebb_matrix *m, bool *made)
 {
     struct ebb_ring *ring = ring_of(e, layer, slot);
-    enum ebb_policy policy = policy_of(e, layer, slot);
+    const enum ebb_policy policy = tile_policy(e, layer, slot, t);
     *made = !forward && policy != EBB_POLICY_RECOMPUTE;
     if (policy == EBB_POLICY_KEEP) {
         *m = e->at[layer].slot[slot].device;
         return EBB_OK;
     }
-    *m = ring->buffer[t % ring->count];
+    *m = *ring_buffer(e, layer, slot, t);
     if (forward || policy != EBB_POLICY_HOST) return EBB_OK;
-    if (ring->count == 1)
-        return t == 0 ? EBB_OK : ebb_saved_in(e->b, &e->at[layer].slot[slot], m, t);
-    if (t + 1 == e->tiles) return EBB_OK;
-    return ebb_saved_in(e->b, &e->at[layer].slot[slot], &ring->buffer[(t + 1) % ring->count],
-                        t + 1);
+    if (t == 0 && (ring->moving == 1 || e->b->prefetch == EBB_PREFETCH_EARLY)) return EBB_OK;
+    return ring_in(e, layer, slot, t + (ring->moving - 1) * sent_every(e, layer, slot));
 }
 
 /* ---- attention half of a layer ---- */
@@ -527,14 +570,16 @@ static enum ebb_status prefetch(struct ebb_emitter *e, int64_t layer)
 }
 
 /* When to prefetch for the layer below. A matrix that comes in takes room from its first row on:
- * with several tiles its first is there in time if it starts behind attention, where most room is
- * taken; with one tile the whole of it must be. */
-enum moment { BEFORE_LAYER, BEHIND_ATTENTION };
+ * with several tiles its first may be there in time if it starts at attention; with one tile the
+ * whole of it must be. */
+enum moment { BEFORE_LAYER, BEFORE_ATTENTION, BEHIND_ATTENTION };
 
 static enum ebb_status prefetch_below(struct ebb_emitter *e, int64_t layer, enum moment now)
 {
-    enum moment when = e->tiles > 1 ? BEHIND_ATTENTION : BEFORE_LAYER;
-    if (e->b->prefetch == 0 || layer == 0 || now != when) return EBB_OK;
+    enum moment when = e->tiles == 1                            ? BEFORE_LAYER
+                       : e->b->prefetch == EBB_PREFETCH_EARLY ? BEFORE_ATTENTION
+                                                              : BEHIND_ATTENTION;
+    if (e->b->prefetch == EBB_PREFETCH_NONE || layer == 0 || now != when) return EBB_OK;
     return prefetch(e, layer - 1);
 }
 
@@ -662,6 +707,7 @@ static enum ebb_status backward_layer(struct ebb_emitter *e, int64_t layer)
     EBB_TRY(need_qkv(e, layer));
     EBB_TRY(make_qk(e, layer, &e->at[layer].slot[EBB_DECODER_QKV].device));
     EBB_TRY(ebb_emit_whole(e, dqkv_cols, e->storage, "dqkv", layer, &dqkv));
+    EBB_TRY(prefetch_below(e, layer, BEFORE_ATTENTION));
     EBB_TRY(backward_attention(e, layer, &d_o, &dqkv));
     EBB_TRY(prefetch_below(e, layer, BEHIND_ATTENTION));
     return backward_qkv(e, layer, &dqkv);

@@ -16,7 +16,8 @@ enum { EBB_RING_MAX = 4 };
 /* Buffers of a slot that is handled tile by tile. */
 struct ebb_ring {
     struct ebb_matrix buffer[EBB_RING_MAX];
-    int count; /* 0: not open */
+    int count;  /* 0: not open */
+    int moving; /* the first of them: for tiles that go out or come in */
 };
 
 struct ebb_layer_state {

@@ -24,6 +24,7 @@ enum ebb_status ebb_build_matrix_apart(struct ebb_build *build, int64_t cols, in
     matrix->dtype = dtype;
     matrix->cols = stride;
     matrix->tile = tile;
+    matrix->every = 1;
     if (layer < 0)
         return ebb_program_tensor(build->program, EBB_SPACE_DEVICE, bytes, &matrix->tensor, "%s",
                                   name);
@@ -52,13 +53,13 @@ struct ebb_view ebb_tensor_view(int32_t tensor, enum ebb_dtype dtype, int64_t ro
     return view;
 }
 
-/* Token rows [row0, row0 + rows) of a matrix. */
-static struct ebb_view token_view(const struct ebb_matrix *matrix, int64_t row0, int64_t rows,
-                                  int64_t col0, int64_t cols)
+/* Token rows [row0, row0 + rows) of a matrix, which has them from its row `at` on. */
+static struct ebb_view token_view(const struct ebb_matrix *matrix, int64_t row0, int64_t at,
+                                  int64_t rows, int64_t col0, int64_t cols)
 {
     EBB_ASSERT(matrix->tensor >= 0 && col0 + cols <= matrix->cols);
-    struct ebb_view view = ebb_tensor_view(matrix->tensor, matrix->dtype, matrix->tile ? 0 : row0,
-                                           rows, col0, cols, matrix->cols);
+    struct ebb_view view =
+        ebb_tensor_view(matrix->tensor, matrix->dtype, at, rows, col0, cols, matrix->cols);
     view.extent = EBB_EXTENT_TOKENS;
     view.row0 = row0;
     return view;
@@ -67,15 +68,20 @@ static struct ebb_view token_view(const struct ebb_matrix *matrix, int64_t row0,
 struct ebb_view ebb_matrix_tile(const struct ebb_build *build, const struct ebb_matrix *matrix,
                                 int64_t t, int64_t col0, int64_t cols)
 {
-    int64_t rows = tile_rows(build), left = build->capacity.tokens - t * rows;
-    return token_view(matrix, t * rows, rows < left ? rows : left, col0, cols);
+    int64_t rows = tile_rows(build), left = build->capacity.tokens - t * rows, at = t;
+    if (matrix->every > 1) {
+        EBB_ASSERT(t % matrix->every == 0);
+        at = t / matrix->every;
+    }
+    return token_view(matrix, t * rows, matrix->tile ? 0 : at * rows, rows < left ? rows : left,
+                      col0, cols);
 }
 
 struct ebb_view ebb_matrix_all(const struct ebb_build *build, const struct ebb_matrix *matrix,
                                int64_t col0, int64_t cols)
 {
-    EBB_ASSERT(!matrix->tile);
-    return token_view(matrix, 0, build->capacity.tokens, col0, cols);
+    EBB_ASSERT(!matrix->tile && matrix->every <= 1);
+    return token_view(matrix, 0, 0, build->capacity.tokens, col0, cols);
 }
 
 struct ebb_op_target ebb_numerics_target(const struct ebb_numerics *numerics)
@@ -134,13 +140,24 @@ void ebb_saved_clear(struct ebb_saved *saved)
     saved->object = -1;
 }
 
+/* Rows of every so many-th tile. */
+static int64_t rows_of_every(const struct ebb_build *build, int64_t every)
+{
+    int64_t tiles = ebb_build_tiles(build), rows = tile_rows(build),
+            last = (tiles - 1) / every * every, /* the last of those tiles */
+        left = build->capacity.tokens - last * rows;
+    return last / every * rows + (left < rows ? left : rows);
+}
+
 /* The slot's home in host memory and its stash object. */
 static enum ebb_status make_home(struct ebb_build *build, struct ebb_saved *saved,
                                  const struct ebb_matrix *from, const char *name, int64_t layer)
 {
     saved->host = *from;
     saved->host.tile = false;
-    int64_t bytes = build->capacity.tokens * from->cols * ebb_dtype_bytes(from->dtype);
+    saved->host.every = saved->every;
+    int64_t rows = saved->every > 1 ? rows_of_every(build, saved->every) : build->capacity.tokens;
+    int64_t bytes = rows * from->cols * ebb_dtype_bytes(from->dtype);
     EBB_TRY(ebb_program_tensor(build->program, EBB_SPACE_HOST, bytes, &saved->host.tensor,
                                "layer%d.%s home", (int)layer, name));
     return ebb_program_object(build->program, saved->host.tensor, &saved->object);

@@ -35,6 +35,14 @@ struct ebb_capacity {
     int64_t cache_tokens; /* of a generated sequence, prompt included; 0: no decode program */
 };
 
+/* When backward asks for the saved slots of the layer below the one that it works on. The earlier,
+ * the more room they take, and the less it waits for them. */
+enum ebb_prefetch {
+    EBB_PREFETCH_NONE, /* not at all: each layer's at need */
+    EBB_PREFETCH_LATE, /* behind attention, whose backward pass takes most room */
+    EBB_PREFETCH_EARLY /* before attention, beside which much can come in */
+};
+
 struct ebb_build {
     struct ebb_ctx *ctx;
     struct ebb_program *program;
@@ -43,8 +51,8 @@ struct ebb_build {
     struct ebb_capacity capacity;
     const struct ebb_policies *policies;
     bool streams; /* moves run on queues of their own; else on COMPUTE */
-    int prefetch; /* layers whose saved slots come in ahead of the one that backward works on */
-    int ring;     /* buffers of a slot that leaves tile by tile */
+    enum ebb_prefetch prefetch;
+    int ring; /* buffers of a slot that leaves tile by tile */
     int weights_ahead;   /* groups of matrices that come in from host memory ahead of need */
     int32_t scratch;     /* what ops share at the moment; grows with need */
     int64_t saved_bytes; /* out: device bytes of slots that are kept */
@@ -59,6 +67,7 @@ struct ebb_matrix {
     enum ebb_dtype dtype;
     int64_t cols; /* row stride in elements */
     bool tile;    /* holds one tile, the same place for each */
+    int64_t every; /* above 1: holds every so many-th tile, from the first on, and no other */
 };
 
 /* A new transient matrix; `tile`: numerics.tile_tokens rows (or fewer, if the capacity is), else
@@ -107,6 +116,7 @@ enum ebb_status ebb_build_new_scratch(struct ebb_build *build);
 struct ebb_saved {
     struct ebb_matrix device; /* tensor -1: not on the device now */
     struct ebb_matrix host;   /* tensor -1: has no home */
+    int64_t every;            /* above 1: only every so many-th tile has a home */
     int32_t object;           /* -1: none, the home is a persistent tensor, filled before the run */
 };
 void ebb_saved_clear(struct ebb_saved *saved);

@@ -6,6 +6,9 @@
 #include "plan/search_int.h"
 #include "plan/update_int.h"
 
+/* Room is not spent for less than this share of a step. */
+static const double worth_early = 1e-3;
+
 static int64_t align_up(int64_t bytes)
 {
     return (bytes + EBB_ALIGN_BYTES - 1) / EBB_ALIGN_BYTES * EBB_ALIGN_BYTES;
@@ -43,7 +46,7 @@ static struct ebb_capacity program_capacity(const struct ebb_plan_request *reque
 }
 
 static enum ebb_status write_program(struct ebb_ctx *ctx, const struct ebb_plan *plan,
-                                     enum ebb_program_kind kind, int prefetch,
+                                     enum ebb_program_kind kind, enum ebb_prefetch prefetch,
                                      struct ebb_program *program, int64_t *saved_bytes)
 {
     const struct ebb_plan_request *request = &plan->request;
@@ -58,7 +61,7 @@ static enum ebb_status write_program(struct ebb_ctx *ctx, const struct ebb_plan 
     build.streams = request->streams;
     build.prefetch = prefetch;
     build.ring = request->one_buffer ? 1 : 2;
-    build.weights_ahead = request->one_buffer ? 0 : 1 + prefetch;
+    build.weights_ahead = request->one_buffer ? 0 : prefetch == EBB_PREFETCH_NONE ? 1 : 2;
     EBB_TRY(ebb_build_new_scratch(&build));
     if (kind == EBB_PROGRAM_UPDATE)
         EBB_TRY(ebb_update_emit(&build, request));
@@ -71,7 +74,7 @@ static enum ebb_status write_program(struct ebb_ctx *ctx, const struct ebb_plan 
 /* Makes, lays out and orders one program of the plan. */
 static enum ebb_status make_program(struct ebb_ctx *ctx, struct ebb_plan *plan,
                                     enum ebb_program_kind kind,
-                                    const int64_t start[EBB_SPACE_COUNT], int prefetch,
+                                    const int64_t start[EBB_SPACE_COUNT], enum ebb_prefetch prefetch,
                                     int64_t *saved_bytes)
 {
     const struct ebb_net *net = plan->request.net;
@@ -145,17 +148,20 @@ static enum ebb_status make_others(struct ebb_ctx *ctx, struct ebb_plan *plan)
     lay_persistent(request->net, &plan->policies, plan->persistent, start);
     for (int i = 0; i < EBB_PROGRAM_COUNT; i++)
         if (request->programs[i] && i != EBB_PROGRAM_TRAIN)
-            EBB_TRY(make_program(ctx, plan, (enum ebb_program_kind)i, start, 0, &saved_bytes));
+            EBB_TRY(make_program(ctx, plan, (enum ebb_program_kind)i, start,
+                                 EBB_PREFETCH_NONE, &saved_bytes));
     return EBB_OK;
 }
 
-enum ebb_status ebb_plan_write(struct ebb_ctx *ctx, struct ebb_plan *plan, int prefetch)
+enum ebb_status ebb_plan_write(struct ebb_ctx *ctx, struct ebb_plan *plan,
+                               enum ebb_prefetch prefetch)
 {
     const struct ebb_plan_request *request = &plan->request;
     int64_t start[EBB_SPACE_COUNT], saved_bytes = 0;
     lay_persistent(request->net, &plan->policies, plan->persistent, start);
     ebb_program_free(plan->programs[EBB_PROGRAM_TRAIN]);
     plan->programs[EBB_PROGRAM_TRAIN] = NULL;
+    plan->prefetch = prefetch;
     plan->bytes_out = plan->bytes_in = 0;
     if (request->programs[EBB_PROGRAM_TRAIN]) {
         EBB_TRY(make_program(ctx, plan, EBB_PROGRAM_TRAIN, start, prefetch, &saved_bytes));
@@ -175,7 +181,7 @@ bool ebb_plan_moves_in(const struct ebb_plan *plan)
     if (plan->bytes_in == 0) return false;
     for (int64_t layer = 0; layer < p->layers; layer++)
         for (int slot = 0; slot < plan->request.net->slot_count; slot++)
-            if (p->at[layer][slot] == EBB_POLICY_HOST) return true;
+            if (ebb_policy_moves((enum ebb_policy)p->at[layer][slot])) return true;
     return p->layers > 0 && p->at[0][0] != EBB_POLICY_KEEP;
 }
 
@@ -183,10 +189,10 @@ bool ebb_plan_moves_in(const struct ebb_plan *plan)
 static enum ebb_status try_policies(struct ebb_ctx *ctx, struct ebb_plan *plan)
 {
     if (!plan->request.one_buffer) {
-        EBB_TRY(ebb_plan_write(ctx, plan, 1));
+        EBB_TRY(ebb_plan_write(ctx, plan, EBB_PREFETCH_LATE));
         if (plan->fits || !ebb_plan_moves_in(plan)) return EBB_OK;
     }
-    return ebb_plan_write(ctx, plan, 0);
+    return ebb_plan_write(ctx, plan, EBB_PREFETCH_NONE);
 }
 
 static enum ebb_status climb(struct ebb_ctx *ctx, struct ebb_plan *plan)
@@ -212,6 +218,24 @@ static enum ebb_status climb(struct ebb_ctx *ctx, struct ebb_plan *plan)
     return try_policies(ctx, plan);
 }
 
+/* What is asked for earlier takes more room and less time: where the forecast says how much, and
+ * there is room, backward's slots come in early. */
+static enum ebb_status try_early(struct ebb_ctx *ctx, struct ebb_plan *plan)
+{
+    const struct ebb_forecast late = plan->forecast;
+    if (plan->request.one_buffer || !plan->fits || !late.known || !ebb_plan_moves_in(plan))
+        return EBB_OK;
+    EBB_TRY(ebb_plan_write(ctx, plan, EBB_PREFETCH_EARLY));
+    if (plan->fits) {
+        EBB_TRY(ebb_program_order(plan->programs[EBB_PROGRAM_TRAIN]));
+        EBB_TRY(ebb_plan_forecast(ctx, plan));
+        if (plan->forecast.seconds < (1 - worth_early) * late.seconds) return EBB_OK;
+    }
+    EBB_TRY(try_policies(ctx, plan));
+    plan->forecast = late;
+    return ebb_program_order(plan->programs[EBB_PROGRAM_TRAIN]);
+}
+
 /* Chooses policies and writes all programs for them, in order. */
 static enum ebb_status make_programs(struct ebb_ctx *ctx, struct ebb_plan *plan)
 {
@@ -222,7 +246,9 @@ static enum ebb_status make_programs(struct ebb_ctx *ctx, struct ebb_plan *plan)
     for (int i = 0; i < EBB_PROGRAM_COUNT; i++)
         if (plan->programs[i] && !(found && i == EBB_PROGRAM_TRAIN))
             EBB_TRY(ebb_program_order(plan->programs[i]));
-    return found ? EBB_OK : ebb_plan_forecast(ctx, plan);
+    if (found) return EBB_OK;
+    EBB_TRY(ebb_plan_forecast(ctx, plan));
+    return try_early(ctx, plan);
 }
 
 enum ebb_status ebb_plan_make(struct ebb_ctx *ctx, const struct ebb_plan_request *request,

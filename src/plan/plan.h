@@ -51,6 +51,7 @@ struct ebb_plan {
     /* 0: with more memory the same or as fast a plan would come out. Else others might be faster;
      * where the ladder decided it is the ladder's step. */
     int rung;
+    enum ebb_prefetch prefetch; /* of TRAIN */
     struct ebb_program *programs[EBB_PROGRAM_COUNT]; /* NULL where not wanted */
     struct ebb_tensor *persistent;                   /* [net->tensor_count] with offsets */
     int64_t device_bytes; /* end of the highest range that any program uses */

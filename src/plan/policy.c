@@ -179,6 +179,11 @@ static enum ebb_status apply_rules(struct ebb_ctx *ctx, const struct ebb_net *ne
             return EBB_FAIL(ctx, EBB_BAD_CONFIG,
                             "activations: layers %lld-%lld, but the model has layers 0-%lld",
                             (long long)rule->first, (long long)last, (long long)net->layers - 1);
+        if (rule->policy == EBB_POLICY_HALF && !net->slots[rule->slot].tiled)
+            return EBB_FAIL(ctx, EBB_BAD_CONFIG,
+                            "activations: slot '%s' is read whole: %s is for slots that are read "
+                            "tile by tile",
+                            net->slots[rule->slot].name, ebb_policy_name(rule->policy));
         for (int64_t layer = rule->first; layer <= last; layer++)
             policies->at[layer][rule->slot] =
                 (uint8_t)((layer - rule->first) % every == 0 ? rule->policy : EBB_POLICY_RECOMPUTE);

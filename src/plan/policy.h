@@ -1,5 +1,6 @@
 /* Policies: for each (layer, slot), whether it stays on the device, goes to the host and comes
- * back, or is made again.
+ * back, or is made again; or, of a slot that backward reads tile by tile, half of it the one and
+ * half the other: where the link is too slow for all of it, both work at once.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef EBB_POLICY_H
 #define EBB_POLICY_H
@@ -10,7 +11,11 @@
 extern "C" {
 #endif
 
-#define EBB_POLICY_LIST(X) X(KEEP, "keep") X(HOST, "host") X(RECOMPUTE, "recompute")
+#define EBB_POLICY_LIST(X)                                                                         \
+    X(KEEP, "keep")                                                                                \
+    X(HOST, "host")                                                                                \
+    X(RECOMPUTE, "recompute")                                                                      \
+    X(HALF, "host_half") /* every second tile goes to the host, from the first on; tiled slots */
 
 enum ebb_policy {
 #define EBB_POLICY_ENUM(name, text) EBB_POLICY_##name,
@@ -20,6 +25,15 @@ enum ebb_policy {
 };
 const char *ebb_policy_name(enum ebb_policy policy);
 bool ebb_policy_parse(const char *text, enum ebb_policy *policy);
+static inline bool ebb_policy_moves(enum ebb_policy policy)
+{
+    return policy == EBB_POLICY_HOST || policy == EBB_POLICY_HALF;
+}
+/* Of this many tiles, those that go to the host. */
+static inline int64_t ebb_policy_moved(enum ebb_policy policy, int64_t tiles)
+{
+    return policy == EBB_POLICY_HOST ? tiles : policy == EBB_POLICY_HALF ? (tiles + 1) / 2 : 0;
+}
 
 /* The whole table, [layers][EBB_SLOTS], and which of the net's units are away; owned. {0} is
  * empty. */

@@ -10,15 +10,16 @@
 static const int64_t entries_at_most = 130000;
 enum { TRIALS_AT_LEAST = 4, TRIALS_AT_MOST = 48, SHIFTS_AT_MOST = 8, FEW_LAYERS = 4 };
 enum { LADDER_STEPS_AT_MOST = 16 };
-/* A trial marks the mix that it begins with and each that it writes; there is one more trial, that
- * without moves ahead of need, or that of the ladder's step. */
-enum { TRIED_AT_MOST = (TRIALS_AT_MOST + 1) * (SHIFTS_AT_MOST + 1) };
+/* A trial marks the mix that it begins with and each that it writes. Trials are of two moments, and
+ * there are two more: that with which the second begins, and that without moves ahead of need. Or
+ * there are the ladder's. */
+enum { TRIED_AT_MOST = (2 * TRIALS_AT_MOST + 2) * (SHIFTS_AT_MOST + 1) };
 /* Looking on ends where no estimate promises more than this share of a step. */
 static const double worth_a_trial = 2e-4;
 
 struct trial {
     struct ebb_mix mix;
-    int prefetch;
+    enum ebb_prefetch prefetch;
 };
 
 struct searcher {
@@ -29,8 +30,9 @@ struct searcher {
     struct ebb_mix_costs costs;
     struct ebb_sets sets;
     bool known[EBB_MIX_SETS]; /* costs.room was measured */
-    int prefetch;             /* of the trials that are made now */
-    int64_t entries;          /* written so far */
+    double guess[EBB_MIX_SETS]; /* of rooms, before any trial */
+    enum ebb_prefetch prefetch; /* of the trials that are made now */
+    int64_t entries;            /* written so far */
     struct trial tried[TRIED_AT_MOST];
     int tried_count;
     struct trial best, written;
@@ -179,7 +181,7 @@ static void guess_rooms(struct searcher *s, const double room[EBB_SLOTS])
         for (int slot = 0; slot < s->net->slot_count; slot++)
             if (set->policy[slot] != EBB_POLICY_KEEP || (slot == 0 && set->every > 1))
                 most = fmax(most, room[slot]);
-        s->costs.room[i] = most;
+        s->guess[i] = most;
     }
 }
 
@@ -203,6 +205,8 @@ static void set_phases(struct searcher *s)
            share = products > 0 ? costs->forward_tiles / products : 0;
     costs->backward_tiles = share * backward;
     costs->backward_lead = (1 - share) * backward;
+    costs->backward_attention =
+        parts[EBB_PART_ATTENTION_BACKWARD].seconds / (double)costs->layers;
 }
 
 /* The programs in which everything stays are written. *known false: rates do not say what making
@@ -363,17 +367,39 @@ static enum ebb_status try_mixes(struct searcher *s)
     return EBB_OK;
 }
 
-/* Without moves ahead of need there is more room: where so few layers move, waiting for them may
- * cost less than the room is worth. */
-static enum ebb_status try_without_prefetch(struct searcher *s)
+/* Layers of the best in which anything moves. */
+static int64_t moving_layers(const struct searcher *s)
 {
     int64_t moving = 0;
-    if (s->prefetch == 0) return EBB_OK;
-    s->prefetch = 0;
     for (int i = 0; i < s->best.mix.ranges; i++)
         if (ebb_set_moves(&s->costs, &s->sets.at[s->best.mix.set[i]]) != 0)
             moving += s->best.mix.layers[i];
-    return moving > 0 && moving <= FEW_LAYERS ? try_mix(s, s->best.mix) : EBB_OK;
+    return moving;
+}
+
+/* Tries mixes whose slots come in at one moment, the best of another moment first. What trials
+ * taught of rooms and stalls is of one moment, too. */
+static enum ebb_status try_moment(struct searcher *s, enum ebb_prefetch prefetch)
+{
+    s->prefetch = prefetch;
+    s->costs.early = prefetch == EBB_PREFETCH_EARLY;
+    memset(s->costs.late, 0, sizeof s->costs.late);
+    memset(s->known, 0, sizeof s->known);
+    memcpy(s->costs.room, s->guess, sizeof s->guess);
+    if (s->found) EBB_TRY(try_mix(s, s->best.mix));
+    return try_mixes(s);
+}
+
+/* Without moves ahead of need there is more room: where so few layers move, waiting for them may
+ * cost less than the room is worth. */
+static enum ebb_status try_moments(struct searcher *s)
+{
+    if (s->plan->request.one_buffer) return try_moment(s, EBB_PREFETCH_NONE);
+    EBB_TRY(try_moment(s, EBB_PREFETCH_EARLY));
+    if (!s->found || moving_layers(s) > 0) EBB_TRY(try_moment(s, EBB_PREFETCH_LATE));
+    if (!s->found || moving_layers(s) == 0 || moving_layers(s) > FEW_LAYERS) return EBB_OK;
+    s->prefetch = EBB_PREFETCH_NONE;
+    return try_mix(s, s->best.mix);
 }
 
 /* ---- where next to nothing fits ---- */
@@ -382,7 +408,7 @@ static enum ebb_status try_without_prefetch(struct searcher *s)
  * ahead of need and with them; NAN: not written so. */
 struct ladder {
     int set[LADDER_STEPS_AT_MOST];
-    double room[LADDER_STEPS_AT_MOST][2];
+    double room[LADDER_STEPS_AT_MOST][EBB_PREFETCH_LATE + 1];
     int count;
     struct trial smallest;
     int64_t smallest_bytes;
@@ -399,19 +425,20 @@ static int set_of_step(const struct searcher *s, const struct ebb_policies *step
 }
 
 /* Writes a step as the ladder does. *fits: it is what is written, with s->prefetch. */
-static enum ebb_status write_step(struct searcher *s, struct ladder *ladder, int set, int prefetch,
-                                  bool *fits)
+static enum ebb_status write_step(struct searcher *s, struct ladder *ladder, int set, bool *fits)
 {
     struct ebb_mix mix = {.ranges = 1, .set = {set}, .layers = {s->net->layers}};
     const int at = ladder->count++;
     ladder->set[at] = set;
-    ladder->room[at][0] = ladder->room[at][1] = NAN;
-    for (s->prefetch = prefetch;; s->prefetch--) {
+    ladder->room[at][EBB_PREFETCH_NONE] = ladder->room[at][EBB_PREFETCH_LATE] = NAN;
+    s->prefetch = s->plan->request.one_buffer ? EBB_PREFETCH_NONE : EBB_PREFETCH_LATE;
+    for (;;) {
         EBB_TRY(write_mix(s, &mix));
         learn_bytes(s, &mix);
         ladder->room[at][s->prefetch] = s->costs.room[set];
         *fits = s->plan->fits;
-        if (*fits || s->prefetch == 0 || !ebb_plan_moves_in(s->plan)) break;
+        if (*fits || s->prefetch == EBB_PREFETCH_NONE || !ebb_plan_moves_in(s->plan)) break;
+        s->prefetch = EBB_PREFETCH_NONE;
     }
     if (ladder->smallest_bytes == 0 || s->plan->device_bytes < ladder->smallest_bytes) {
         ladder->smallest_bytes = s->plan->device_bytes;
@@ -423,7 +450,6 @@ static enum ebb_status write_step(struct searcher *s, struct ladder *ladder, int
 /* Climbs to the first step that fits. */
 static enum ebb_status climb(struct searcher *s, struct ladder *ladder, bool *fits)
 {
-    const int prefetch = s->prefetch;
     struct ebb_policies step;
     const char *what;
     bool last = false;
@@ -434,7 +460,7 @@ static enum ebb_status climb(struct searcher *s, struct ladder *ladder, bool *fi
                                      &what, &last);
         int set = status == EBB_OK ? set_of_step(s, &step) : -1;
         if (set >= 0 && ladder->count < LADDER_STEPS_AT_MOST)
-            status = write_step(s, ladder, set, prefetch, fits);
+            status = write_step(s, ladder, set, fits);
     }
     ebb_policies_free(s->ctx, &step);
     return status;
@@ -459,6 +485,7 @@ static enum ebb_status try_ladder(struct searcher *s)
         if (!isnan(ladder.room[i][s->prefetch]))
             s->costs.room[ladder.set[i]] = ladder.room[i][s->prefetch];
     memset(s->costs.late, 0, sizeof s->costs.late);
+    s->costs.early = false;
     s->tried_count = 0;
     s->entries = 0;
     EBB_TRY(try_mix(s, s->written.mix));
@@ -482,6 +509,14 @@ static enum ebb_status add_slots(const struct searcher *s, const struct ebb_set 
     return EBB_OK;
 }
 
+static enum ebb_status add_moved(const struct searcher *s, const struct ebb_set *set,
+                                 struct ebb_str *out)
+{
+    const bool whole = memchr(set->policy, EBB_POLICY_HOST, (size_t)s->net->slot_count) != NULL;
+    EBB_TRY(add_slots(s, set, EBB_POLICY_HOST, " host ", out));
+    return add_slots(s, set, EBB_POLICY_HALF, whole ? ", half of " : " host half of ", out);
+}
+
 /* Whether the best makes anything again. */
 static bool makes_again(const struct searcher *s)
 {
@@ -490,6 +525,7 @@ static bool makes_again(const struct searcher *s)
         const struct ebb_set *set = &s->sets.at[mix->set[i]];
         if (set->every > 1 && mix->layers[i] > 1) return true;
         if (memchr(set->policy, EBB_POLICY_RECOMPUTE, (size_t)s->net->slot_count)) return true;
+        if (memchr(set->policy, EBB_POLICY_HALF, (size_t)s->net->slot_count)) return true;
     }
     return false;
 }
@@ -509,7 +545,7 @@ static enum ebb_status describe(const struct searcher *s, struct ebb_str *out)
         else
             EBB_TRY(
                 ebb_str_addf(s->ctx, out, "layers %lld-%lld:", (long long)first, (long long)last));
-        EBB_TRY(add_slots(s, set, EBB_POLICY_HOST, " host ", out));
+        EBB_TRY(add_moved(s, set, out));
         EBB_TRY(add_slots(s, set, EBB_POLICY_KEEP,
                           ebb_set_moves(&s->costs, set) != 0 ? ", keep " : " keep ", out));
         if (i + 1 < mix->ranges) EBB_TRY(ebb_str_addf(s->ctx, out, "; "));
@@ -621,8 +657,8 @@ static enum ebb_status search(struct searcher *s)
     if (!moves_are_known(&plan->request)) return EBB_OK;
     EBB_TRY(measure_slots(s, keep_seconds, &known));
     if (!known) return EBB_OK;
-    EBB_TRY(try_mixes(s));
-    EBB_TRY(s->found ? try_without_prefetch(s) : try_ladder(s));
+    EBB_TRY(try_moments(s));
+    if (!s->found) EBB_TRY(try_ladder(s));
     return s->found ? take_best(s) : EBB_OK;
 }
 
@@ -639,7 +675,7 @@ enum ebb_status ebb_plan_search(struct ebb_ctx *ctx, struct ebb_plan *plan, bool
     s->ctx = ctx;
     s->plan = plan;
     s->net = request->net;
-    s->prefetch = request->one_buffer ? 0 : 1;
+    s->prefetch = request->one_buffer ? EBB_PREFETCH_NONE : EBB_PREFETCH_EARLY;
     s->load = request->load ? request->load : &load;
     enum ebb_status status = EBB_OK;
     if (!request->load) status = load_at_capacity(ctx, &request->capacity, &load, &starts);

@@ -35,7 +35,8 @@ enum ebb_status ebb_plan_make(struct ebb_ctx *ctx, const struct ebb_plan_request
                               const uint8_t *away, struct ebb_plan **plan);
 /* Writes and lays out TRAIN for the policies that the plan holds; sizes and `fits` follow. The
  * plan's other programs are there. */
-enum ebb_status ebb_plan_write(struct ebb_ctx *ctx, struct ebb_plan *plan, int prefetch);
+enum ebb_status ebb_plan_write(struct ebb_ctx *ctx, struct ebb_plan *plan,
+                               enum ebb_prefetch prefetch);
 /* Whether backward of the plan as written brings anything in: a slot whose home is the host, or the
  * first layer's input again where that comes from there. */
 bool ebb_plan_moves_in(const struct ebb_plan *plan);
@@ -52,7 +53,7 @@ enum ebb_status ebb_plan_forecast(struct ebb_ctx *ctx, struct ebb_plan *plan);
 
 /* ---- search_mix.c ---- */
 
-enum { EBB_MIX_RANGES = 4, EBB_MIX_SETS = 640, EBB_MIX_BEST = 64 };
+enum { EBB_MIX_RANGES = 4, EBB_MIX_SETS = 648, EBB_MIX_BEST = 64 };
 
 struct ebb_set {
     uint8_t policy[EBB_SLOTS];
@@ -70,7 +71,8 @@ enum {
     EBB_MOVES_TILES = 8,     /* a slot that moves tile by tile */
     /* Backward of the tiled half begins with making its first slot again, from what moves. */
     EBB_MOVES_NEEDED = 16,
-    EBB_MOVES_KINDS = 32
+    EBB_MOVES_HALF = 32, /* of what moves tile by tile, only every second tile */
+    EBB_MOVES_KINDS = 64
 };
 
 struct ebb_mix {
@@ -92,7 +94,8 @@ struct ebb_mix_costs {
     double forward;                       /* of a layer that keeps everything */
     /* Its halves that run tile by tile, with what lies between attention and the output; and what
      * follows attention in backward. */
-    double forward_tiles, backward_tiles, backward_lead;
+    double forward_tiles, backward_tiles, backward_lead, backward_attention;
+    bool early; /* IN is asked before attention in backward, not behind it */
     double tiles;
     int attention; /* the slot of its output: the last that is not tiled, the tiled ones follow */
     double device, host; /* bytes beside the saved slots */

@@ -5,21 +5,40 @@
 
 #include "plan/search_int.h"
 
+static const double tile_buffers = 2;
+
 /* ---- sets ---- */
 
-/* Slots from 1 on count in base 3: what the set with this number does with each. */
-static void set_policies(int number, int slots, enum ebb_policy first, struct ebb_set *set)
+/* What may become of a slot behind the first: every policy, but half a slot only of the last, which
+ * is the largest, and tiled. */
+static int choices(const struct ebb_net *net, int slot)
+{
+    return net->slots[slot].tiled && slot == net->slot_count - 1 ? EBB_POLICY_COUNT
+                                                                 : EBB_POLICY_HALF;
+}
+
+/* What the set with this number does with the slots from 1 on, whose choices are its digits. */
+static void set_policies(const struct ebb_net *net, int number, enum ebb_policy first,
+                         struct ebb_set *set)
 {
     memset(set, 0, sizeof *set);
     set->policy[0] = (uint8_t)first;
-    for (int slot = 1; slot < slots; slot++, number /= EBB_POLICY_COUNT)
-        set->policy[slot] = (uint8_t)(number % EBB_POLICY_COUNT);
+    for (int slot = 1; slot < net->slot_count; slot++) {
+        set->policy[slot] = (uint8_t)(number % choices(net, slot));
+        number /= choices(net, slot);
+    }
+}
+
+static bool slot_moves(const struct ebb_set *set, int slot)
+{
+    return ebb_policy_moves((enum ebb_policy)set->policy[slot]);
 }
 
 /* As the ladder reads the keys: checkpoints are sets that save layer inputs alone. */
 static bool allowed(const struct ebb_memory_keys *keys, const struct ebb_set *set, int slots)
 {
-    bool moves = memchr(set->policy, EBB_POLICY_HOST, (size_t)slots) != NULL;
+    bool moves = false;
+    for (int slot = 0; slot < slots; slot++) moves = moves || slot_moves(set, slot);
     if (keys->activation_offloading == EBB_TRUE && !moves) return false;
     if (keys->activation_offloading == EBB_FALSE && moves) return false;
     if (keys->gradient_checkpointing != EBB_TRUE) return true;
@@ -33,13 +52,13 @@ void ebb_sets_list(const struct ebb_net *net, const struct ebb_memory_keys *keys
 {
     static const enum ebb_policy firsts[] = {EBB_POLICY_KEEP, EBB_POLICY_HOST};
     int combinations = 1;
-    for (int slot = 1; slot < net->slot_count; slot++) combinations *= EBB_POLICY_COUNT;
+    for (int slot = 1; slot < net->slot_count; slot++) combinations *= choices(net, slot);
     sets->count = 0;
     for (int64_t every = 1; every <= 4; every *= 2)
         for (int first = 0; first < 2; first++)
             for (int i = 0; i < combinations && sets->count < EBB_MIX_SETS; i++) {
                 struct ebb_set *set = &sets->at[sets->count];
-                set_policies(i, net->slot_count, firsts[first], set);
+                set_policies(net, i, firsts[first], set);
                 set->every = every;
                 if (allowed(keys, set, net->slot_count) && every <= net->layers) sets->count++;
             }
@@ -49,7 +68,9 @@ void ebb_sets_list(const struct ebb_net *net, const struct ebb_memory_keys *keys
 struct set_work {
     double again, again_in_tiles; /* seconds of COMPUTE; in the tiled half */
     double out, out_tiles;        /* of OUT; of what leaves in the tiled half */
+    double out_behind;            /* of that, what may leave behind it: as many tiles as buffers */
     double in_whole, in_tiles;    /* of IN: what comes in whole, and tile by tile */
+    double in_first;              /* of that, the first tile */
 };
 
 /* A layer's input that was not saved comes from passing the layer below forward again: what that
@@ -57,48 +78,50 @@ struct set_work {
 static void add_slot(const struct ebb_mix_costs *costs, int slot, double dropped,
                      struct ebb_set *set, struct set_work *work)
 {
+    const enum ebb_policy policy = (enum ebb_policy)set->policy[slot];
     const bool tiled = costs->net->slots[slot].tiled;
-    double share = slot == 0 ? 1 - dropped : 1, times = tiled ? 1 + dropped : share;
-    switch ((enum ebb_policy)set->policy[slot]) {
-    case EBB_POLICY_KEEP:
+    double share = slot == 0 ? 1 - dropped : 1, times = tiled ? 1 + dropped : share, moved = 0;
+    if (policy == EBB_POLICY_KEEP) {
         set->device += share * costs->bytes[slot];
-        break;
-    case EBB_POLICY_HOST:
-        set->host += share * costs->bytes[slot];
-        work->out += share * costs->out[slot];
-        if (tiled || slot == 0 || slot == costs->attention)
-            work->out_tiles += share * costs->out[slot];
-        *(tiled ? &work->in_tiles : &work->in_whole) += times * costs->in[slot];
-        break;
-    default:
-        work->again += times * costs->again[slot];
-        if (tiled) work->again_in_tiles += costs->again[slot];
-        break;
+        return;
     }
+    if (ebb_policy_moves(policy))
+        moved = (double)ebb_policy_moved(policy, (int64_t)costs->tiles) / costs->tiles;
+    set->host += moved * share * costs->bytes[slot];
+    work->out += moved * share * costs->out[slot];
+    if (tiled || slot == 0 || slot == costs->attention)
+        work->out_tiles += moved * share * costs->out[slot];
+    if (tiled && moved > 0) work->in_first += costs->in[slot] / costs->tiles;
+    if (tiled) work->out_behind += fmin(moved, tile_buffers / costs->tiles) * costs->out[slot];
+    *(tiled ? &work->in_tiles : &work->in_whole) += moved * times * costs->in[slot];
+    work->again += (1 - moved) * times * costs->again[slot];
+    if (tiled) work->again_in_tiles += (1 - moved) * costs->again[slot];
 }
 
 /* How long moves hold a layer up, at least. In forward, OUT may be behind by about a layer, but
- * tiles have two buffers alone. In backward, IN brings first what comes in whole, from the end of
- * the attention above on, then, beside the tiled half, tile after tile. */
+ * tiles only by their buffers. In backward, IN brings first what comes in whole, from the end or
+ * the beginning of the attention above on, then, beside the tiled half, tile after tile. */
 static double stall_of(const struct ebb_mix_costs *costs, const struct set_work *work)
 {
-    double half = costs->backward_tiles + work->again_in_tiles, lead = costs->backward_lead;
+    double half = costs->backward_tiles + work->again_in_tiles,
+           lead = costs->backward_lead + (costs->early ? costs->backward_attention : 0);
     double out = fmax(0, work->out - costs->forward);
     if (work->in_tiles == 0) return out + fmax(0, work->in_whole - lead - half);
-    out = fmax(out, work->out_tiles - costs->forward_tiles);
-    return out + fmax(0, work->in_whole + (work->in_tiles - half) / costs->tiles - lead) +
-           fmax(0, work->in_tiles - half);
+    out = fmax(out, work->out_tiles - work->out_behind - costs->forward_tiles);
+    return out + fmax(0, work->in_whole + work->in_first - lead) +
+           fmax(0, work->in_tiles - work->in_first - half);
 }
 
 unsigned ebb_set_moves(const struct ebb_mix_costs *costs, const struct ebb_set *set)
 {
     unsigned moves = 0;
     for (int slot = 0; slot < costs->net->slot_count; slot++) {
-        if (set->policy[slot] != EBB_POLICY_HOST) continue;
+        if (!slot_moves(set, slot)) continue;
         moves |= EBB_MOVES_ANY;
         if (slot == 0) moves |= EBB_MOVES_INPUT;
         if (slot == costs->attention) moves |= EBB_MOVES_ATTENTION;
         if (costs->net->slots[slot].tiled) moves |= EBB_MOVES_TILES;
+        if (set->policy[slot] == EBB_POLICY_HALF) moves |= EBB_MOVES_HALF;
     }
     int first = costs->attention + 1;
     if (moves != 0 && first < costs->net->slot_count && set->policy[first] == EBB_POLICY_RECOMPUTE)

@@ -37,7 +37,7 @@ static enum ebb_status parse_slot(struct ebb_ctx *ctx, const char *name,
                                   const struct ebb_yaml *node, struct ebb_activation_rule *rule)
 {
     if (node->kind != EBB_YAML_SCALAR)
-        return fail_at(ctx, name, node, "a slot wants keep, host or recompute");
+        return fail_at(ctx, name, node, "a slot wants keep, host, host_half or recompute");
     if (strlen(node->key) >= sizeof rule->slot) {
         char what[160];
         snprintf(what, sizeof what, "no slot has the name '%.60s'", node->key);
@@ -49,8 +49,8 @@ static enum ebb_status parse_slot(struct ebb_ctx *ctx, const char *name,
     if (!ebb_policy_parse(node->text, &rule->policy)) {
         char what[160];
         snprintf(what, sizeof what,
-                 "'%.60s' is no policy of slot '%s': wanted keep, host or recompute", node->text,
-                 rule->slot);
+                 "'%.60s' is no policy of slot '%s': wanted keep, host, host_half or recompute",
+                 node->text, rule->slot);
         return fail_at(ctx, name, node, what);
     }
     return EBB_OK;
@@ -152,6 +152,17 @@ static enum ebb_status fail_slot(struct ebb_setup *setup, const struct ebb_net *
     return status;
 }
 
+static enum ebb_status fail_whole(struct ebb_setup *setup, const struct ebb_activation_rule *rule)
+{
+    return EBB_FAIL(setup->ctx, EBB_BAD_CONFIG,
+                    "activations: slot '%s' moves whole: host_half is for x2 and gate_up, which are "
+                    "used tile by tile\n"
+                    "where: %s:%d:%d\n"
+                    "try:   %s: host\n"
+                    "help:  ebb help activations",
+                    rule->slot, place_name(setup), rule->line, rule->column, rule->slot);
+}
+
 /* Layers as they were written: "4-", "3" or "2-9". */
 static enum ebb_status check_layers(struct ebb_setup *setup, const struct ebb_activation_rule *rule)
 {
@@ -185,6 +196,8 @@ static enum ebb_status resolve_rules(struct ebb_setup *setup, const struct ebb_n
         for (int slot = 0; slot < net->slot_count; slot++)
             if (strcmp(net->slots[slot].name, list[i].slot) == 0) rule->slot = slot;
         if (rule->slot < 0) return fail_slot(setup, net, &list[i]);
+        if (rule->policy == EBB_POLICY_HALF && !net->slots[rule->slot].tiled)
+            return fail_whole(setup, &list[i]);
     }
     return EBB_OK;
 }

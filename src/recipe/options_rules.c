@@ -599,14 +599,14 @@ static enum ebb_status check_activations(struct ebb_options *options,
                                   config->activations, list, &count));
     bool budget = has_device_memory(config);
     for (int64_t i = 0; i < count; i++)
-        if (list[i].policy == EBB_POLICY_HOST && !budget)
+        if (ebb_policy_moves(list[i].policy) && !budget)
             return EBB_FAIL(ctx, EBB_BAD_CONFIG,
-                            "on the CPU 'activations: {%s: host}' needs memory_budget: without "
+                            "on the CPU 'activations: {%s: %s}' needs memory_budget: without "
                             "one there is no device memory to move activations out of\n"
                             "where: %s:%d:%d\n"
                             "try:   memory_budget: 80%%, which makes the CPU a simulated "
                             "accelerator",
-                            list[i].slot, argument ? "command line" : options->path, list[i].line,
+                            list[i].slot, ebb_policy_name(list[i].policy), argument ? "command line" : options->path, list[i].line,
                             list[i].column);
     return EBB_OK;
 }

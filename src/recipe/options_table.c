@@ -495,8 +495,9 @@ static const struct ebb_option table[] = {
      .help =
          "Decides by hand what becomes of each saved tensor: {x: host, o: keep, gate_up: "
          "recompute}. Slots are x (a layer's input), qkv, o (attention's output), x2 (after "
-         "attention), gate_up; policies are keep, host, recompute; what is not named is "
-         "recomputed, x kept. A list of at most four such mappings gives ranges of layers their "
+         "attention), gate_up; policies are keep, host, recompute and, of x2 and gate_up, "
+         "host_half: every second tile of tokens goes to the host, the others are recomputed. "
+         "What is not named is recomputed, x kept. A list of at most four such mappings gives ranges of layers their "
          "own: [{layers: 0-11, x: host, every: 4}, {layers: 12-, o: keep}]. every may stand "
          "beside x, in a list or without one: from the first layer of its range on, every so "
          "many-th layer has x as it says, and the others' x is recomputed. Replaces "
