@@ -99,7 +99,8 @@ static void draw_run(struct world *w)
         left -= rows;
         if (rows > w->input.longest) w->input.longest = rows;
     }
-    if (draw(w, 0, 5) == 0 && !w->options.deterministic) w->input.starts = NULL;
+    bool blocks = w->options.deterministic || w->input.longest > EBB_CUDNN_SPAN;
+    if (draw(w, 0, 5) == 0 && !blocks) w->input.starts = NULL;
     memset(w->seen, 0, sizeof w->seen);
 }
 
@@ -158,6 +159,11 @@ static enum ebb_status check_call(void *user, const struct ebb_cudnn_form *form,
         w->seen[docs->from[i]]++;
         assert_true(form->piece || length(w, docs->from[i]) <= form->slot);
     }
+    if (docs->count > 1)
+        assert_true(w->starts[docs->from[docs->count - 1] + 1] - w->starts[docs->from[0]] <=
+                    EBB_CUDNN_SPAN);
+    if (w->frame.backward && !form->piece)
+        assert_true(length(w, docs->from[0]) <= EBB_CUDNN_SPAN);
     return EBB_OK;
 }
 
@@ -306,6 +312,25 @@ static void long_documents_go_in_blocks_only_if_deterministic(void **state)
     assert_false(r.form[0].piece || r.form[1].piece);
 }
 
+static void what_would_be_far_from_its_call_goes_in_others(void **state)
+{
+    (void)state;
+    static const int32_t spread[] = {0, 100, EBB_CUDNN_SPAN, EBB_CUDNN_SPAN + 100},
+                         lone[] = {0, EBB_CUDNN_SPAN + 1024}, most[] = {0, EBB_CUDNN_SPAN};
+    const struct ebb_cudnn_options options = {.block = 512};
+    struct record r = record_of(&options, 1 << 18, 3, spread);
+    assert_int_equal(r.count, 3);
+    assert_int_equal(r.docs[0].count, 1);
+    assert_int_equal(r.docs[1].from[0], 2);
+    assert_int_equal(r.docs[2].from[0], 1);
+    r = record_of(&options, EBB_CUDNN_SPAN + 1024, 1, lone);
+    assert_int_equal(r.count, 1);
+    assert_true(r.form[0].piece);
+    assert_int_equal(r.form[0].slot, 65536);
+    r = record_of(&options, EBB_CUDNN_SPAN, 1, most);
+    assert_false(r.form[0].piece || r.form[0].ragged);
+}
+
 static void what_it_cannot_run_is_said(void **state)
 {
     (void)state;
@@ -332,6 +357,7 @@ int main(void)
         cmocka_unit_test(five_short_documents_go_in_one_call_of_sixteen),
         cmocka_unit_test(only_a_document_that_fills_the_capacity_is_plain),
         cmocka_unit_test(long_documents_go_in_blocks_only_if_deterministic),
+        cmocka_unit_test(what_would_be_far_from_its_call_goes_in_others),
         cmocka_unit_test(what_it_cannot_run_is_said),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

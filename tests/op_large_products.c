@@ -7,6 +7,7 @@
 #include "op_large.h"
 
 #include "op/attention.h"
+#include "op/attention_cudnn_int.h"
 #include "op/matmul.h"
 
 /* ---- products ---- */
@@ -437,7 +438,8 @@ static void attention_finds_far_documents(void **state)
     end_attention(&w);
 }
 
-/* cuDNN's gradients were found wrong where offsets do not fit 32 bits, so it is not asked. */
+/* cuDNN's gradients were found wrong where offsets do not fit 32 bits, so it is not asked where a
+ * call's would not. */
 static void check_refusal(struct attention *w)
 {
     struct large *l = &w->l;
@@ -474,21 +476,76 @@ static void run_library(const struct large_shape *shape, bool deterministic)
         end_attention(&w);
         skip();
     }
-    if (w.all.rows * w.all.qkv.stride > INT32_MAX)
+    /* A call takes documents that end within EBB_CUDNN_SPAN tokens. */
+    if ((w.all.rows < EBB_CUDNN_SPAN ? w.all.rows : EBB_CUDNN_SPAN) * w.all.qkv.stride > INT32_MAX)
         check_refusal(&w);
     else
         compare_attention(&w, &way, 1.2e-2); /* each may be off by 6e-3: bf16 operands and p */
     end_attention(&w);
 }
 
-static void cudnn_is_not_asked_for_far_documents(void **state)
+static void cudnn_finds_far_documents(void **state)
 {
     run_library(*state, false);
 }
 
-static void cudnn_is_not_asked_for_far_documents_deterministically(void **state)
+static void cudnn_finds_far_documents_deterministically(void **state)
 {
     run_library(*state, true);
+}
+
+/* Every so many-th row and the last: off by so much of their norm at most. */
+static void check_some(struct large *l, const char *what, const struct ebb_view *got,
+                       const struct ebb_view *wanted, double bound)
+{
+    double off = 0, norm = 0;
+    for (int64_t i = 0; i < got->rows; i += i + 997 < got->rows || i + 1 == got->rows ? 997 : 1)
+        for (int64_t j = 0; j < got->cols; j++) {
+            double want = op_test_get(&l->t, wanted, i, j),
+                   distance = op_test_get(&l->t, got, i, j) - want;
+            off += distance * distance;
+            norm += want * want;
+        }
+    if (!(norm > 0 && sqrt(off) <= bound * sqrt(norm)))
+        fail_msg("%s: off by %g of its norm, allowed %g", what, sqrt(off / norm), bound);
+}
+
+/* One document that backward takes in blocks, as the plain kernels have it. */
+static void cudnn_takes_a_very_long_document(void **state)
+{
+    struct attention w;
+    struct tokens *all = &w.all, *few = &w.few;
+    const struct ebb_attention_way plain = {0};
+    memset(&w, 0, sizeof w);
+    op_test_gpu_only("cuDNN");
+    struct large *l = &w.l;
+    large_start(l, *state, QKV_COLS, 1);
+    add_document(all, EBB_CUDNN_SPAN + 9000);
+    all->qkv = large_random(l, l->dtype, all->rows, QKV_COLS, -2, 2);
+    all->d_o = large_random(l, l->dtype, all->rows, Q_COLS, -1, 1);
+    put_starts(l, all);
+    *few = *all;
+    for (int i = 0; i < 2; i++) {
+        struct tokens *k = i == 0 ? all : few;
+        k->o = large_random(l, l->dtype, k->rows, Q_COLS, 3, 4);
+        k->lse = large_random(l, EBB_F32, k->rows, HEADS, 3, 4);
+        k->d_qkv = large_random(l, l->dtype, k->rows, QKV_COLS, 3, 4);
+    }
+    const struct ebb_attention_way way =
+        ebb_attention_way(&heads, EBB_BF16, all->longest, false, NULL, 0);
+    if (ebb_attention_lib_create(l->t.env.ctx, &way, NULL, &w.lib) != EBB_OK) {
+        print_message("%s\n", ebb_error_text(l->t.env.ctx));
+        few->first = NULL;
+        end_attention(&w);
+        skip();
+    }
+    run_attention(&w, all, &way);
+    run_attention(&w, few, &plain);
+    check_some(l, "o", &all->o, &few->o, 1.2e-2);
+    check_some(l, "lse", &all->lse, &few->lse, 1.2e-2);
+    check_some(l, "the gradient", &all->d_qkv, &few->d_qkv, 1.2e-2);
+    few->first = NULL; /* it is the other's */
+    end_attention(&w);
 }
 
 /* ---- decoding ---- */
@@ -573,10 +630,11 @@ int main(void)
         LARGE_CASES(product_tn_adds_far_rows),
         LARGE_CASES(product_tn_adds_to_far_rows),
         LARGE_CASES(attention_finds_far_documents),
-        LARGE_CASE(cudnn_is_not_asked_for_far_documents, "many rows", 0),
-        LARGE_CASE(cudnn_is_not_asked_for_far_documents, "wide rows", 2),
-        LARGE_CASE(cudnn_is_not_asked_for_far_documents_deterministically, "many rows", 0),
-        LARGE_CASE(cudnn_is_not_asked_for_far_documents_deterministically, "wide rows", 2),
+        LARGE_CASE(cudnn_finds_far_documents, "many rows", 0),
+        LARGE_CASE(cudnn_finds_far_documents, "wide rows", 2),
+        LARGE_CASE(cudnn_finds_far_documents_deterministically, "many rows", 0),
+        LARGE_CASE(cudnn_finds_far_documents_deterministically, "wide rows", 2),
+        LARGE_CASE(cudnn_takes_a_very_long_document, "bf16", 0),
         LARGE_CASES(decoding_finds_the_end_of_a_long_cache),
         LARGE_CASES(decoding_many_finds_the_end_of_a_long_cache),
         cmocka_unit_test(attention_says_that_tokens_and_heads_are_too_many),

@@ -1,6 +1,6 @@
 /* Attention of a micro-batch through cuDNN: where its operands and its workspace lie, the calls for
- * its documents (op/attention_slots.c says which), and the deterministic backward of long documents
- * block by block.
+ * its documents (op/attention_slots.c says which), and the backward of long documents block by
+ * block.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "op/attention_cudnn_int.h"
 
@@ -34,7 +34,7 @@ struct work {
     struct ebb_cudnn_lengths lengths;
     float *delta, *sum; /* of a call */
     int64_t first_kv;   /* of the group of heads that a call takes */
-    /* deterministic, in blocks; struct ebb_cudnn_sizes says what they are */
+    /* in blocks; struct ebb_cudnn_sizes says what they are */
     char *part[3];
     float *whole[3];
 };
@@ -136,13 +136,18 @@ static enum ebb_status run_docs(struct work *w, const struct ebb_cudnn_form *for
 {
     struct ebb_cudnn_key key = key_of(w, form);
     struct ebb_cudnn_call call = call_of(w);
-    for (int i = 0; i < EBB_CUDNN_DATA; i++) w->lengths.stride[i] = key.stride[i];
+    const int32_t *starts = w->input.starts;
+    w->lengths.first = starts == NULL ? 0 : starts[docs->from[0]];
+    for (int i = 0; i < EBB_CUDNN_DATA; i++) {
+        call.data[i] = at_token(w, i, w->lengths.first);
+        w->lengths.stride[i] = key.stride[i];
+    }
     EBB_TRY(cuda(w, ebb_cudnn_fill_docs(w->doc_starts, docs, &w->lengths, w->stream),
                  "document lengths"));
     return ebb_cudnn_run(w->dnn, &key, &call, w->stream);
 }
 
-/* ---- the deterministic backward in blocks ---- */
+/* ---- backward in blocks ---- */
 
 /* A long document: its first token, its tokens. */
 struct doc {
@@ -237,6 +242,10 @@ static enum ebb_status check_work(const struct work *w)
 {
     char why[128];
     const struct ebb_attention_shape *shape = w->frame.shape;
+    /* Where no starts are known, a call begins at the matrix's start. */
+    const bool whole = w->env != NULL && w->input.starts == NULL;
+    const int64_t rows = w->frame.rows,
+                  reach = whole || rows < EBB_CUDNN_SPAN ? rows : EBB_CUDNN_SPAN;
     if (!ebb_cudnn_takes(shape, EBB_BF16, why, sizeof why))
         return EBB_FAIL(w->ctx, EBB_UNSUPPORTED, "cuDNN cannot run this attention: %s", why);
     for (int i = 0; i < EBB_CUDNN_DATA; i++) {
@@ -247,15 +256,14 @@ static enum ebb_status check_work(const struct work *w)
                             "cuDNN's attention wants rows aligned to 16 bytes: operand %d has a "
                             "stride of %" PRId64 " elements",
                             i, o->line);
-        /* cuDNN 9.19 computes wrong gradients there, and says nothing. */
-        if (w->frame.rows * o->line > INT32_MAX)
+        if (reach * o->line > INT32_MAX)
             return EBB_FAIL(w->ctx, EBB_UNSUPPORTED,
                             "cuDNN's attention is not to be trusted with matrices of more than "
                             "2147483647 elements: %" PRId64 " tokens with %" PRId64
                             " elements from one to the next are too many\n"
                             "try:   a max_length of up to %" PRId64
                             ", or attn_implementation: plain",
-                            w->frame.rows, o->line, INT32_MAX / o->line);
+                            reach, o->line, INT32_MAX / o->line);
     }
     if (w->taken <= w->scratch_bytes) return EBB_OK;
     return EBB_FAIL(w->ctx, EBB_UNSUPPORTED,
@@ -341,8 +349,8 @@ static enum ebb_status run_all(struct work *w, const int32_t *starts, const stru
     EBB_TRY(check_work(w));
     if (w->input.starts == NULL && w->sizes.part[0] > 0)
         return EBB_FAIL(w->ctx, EBB_UNSUPPORTED,
-                        "deterministic attention of documents above %" PRId64 " tokens needs their "
-                        "starts on the host",
+                        "attention of documents above %" PRId64 " tokens needs their starts on the "
+                        "host",
                         w->sizes.block);
     for (w->first_kv = 0; w->first_kv < w->frame.shape->kv_heads; w->first_kv += w->sizes.kv_heads)
         EBB_TRY(ebb_cudnn_split(&w->frame, &w->input, run_form, w));

@@ -13,7 +13,8 @@ static __global__ void fill_docs_kernel(const int32_t *starts, struct ebb_cudnn_
     bool is_there = i < docs.count;
     int doc = docs.from[is_there ? i : docs.count - 1];
     int32_t end = starts[doc + 1], start = is_there ? starts[doc] : end;
-    for (int k = 0; k < EBB_CUDNN_DATA; k++) to.offsets[k][i] = (int64_t)start * to.stride[k];
+    for (int k = 0; k < EBB_CUDNN_DATA; k++)
+        to.offsets[k][i] = (int64_t)(start - to.first) * to.stride[k];
     if (i == docs.batch) return;
     to.queries[i] = end - start;
     to.keys[i] = end - start;

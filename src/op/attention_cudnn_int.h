@@ -14,6 +14,11 @@
  * above `block` tokens goes in blocks: queries of block i with keys of block j <= i, with the whole
  * document's lse, parts summed in fp32 in ascending order of j (dq) and of i (dk, dv).
  *
+ * Far rows. Where a row begins 2^31 elements or more behind the start of its matrix, backward of
+ * cuDNN 9.19 computes wrong gradients and says nothing. So a call's matrices begin at its first
+ * document and end within EBB_CUDNN_SPAN tokens of there; a longer document goes forward alone, and
+ * backward in blocks.
+ *
  * Which plan runs is part of the numbers. For one version of cuDNN and one kind of GPU it depends
  * on struct ebb_cudnn_key alone: it is the first engine of the library's own list that supports the
  * graph. Neither free memory, nor timing, nor what was built before, nor the cache has a say; an
@@ -40,7 +45,8 @@ struct ebb_cudnn_options {
     /* That a call takes at once: fewer need less workspace. 0: all; so too where it does not divide
      * a layer's, as in a second model beside the one that it was chosen for. */
     int64_t kv_heads;
-    int64_t block;      /* deterministic backward: tokens; 0: 4096 */
+    int64_t block;      /* deterministic backward: tokens; 0: 4096. Not deterministic: 65,536, of
+                           documents that are longer than EBB_CUDNN_SPAN */
     bool exact;         /* no documents of length 0: more calls, each of a power of two */
 };
 
@@ -102,7 +108,10 @@ enum ebb_status ebb_cudnn_backward(struct ebb_cudnn *dnn, const struct ebb_op_en
 
 /* ---- which graphs, and how many bytes: attention_slots.c, in every build ---- */
 
-enum { EBB_CUDNN_BATCH = 256 /* documents of a call at most */ };
+enum {
+    EBB_CUDNN_BATCH = 256,  /* documents of a call at most */
+    EBB_CUDNN_SPAN = 131072 /* tokens from the first document's start to the last one's end */
+};
 
 /* What decides beside the documents. */
 struct ebb_cudnn_frame {
@@ -116,8 +125,8 @@ struct ebb_cudnn_frame {
 struct ebb_cudnn_form {
     int64_t batch, slot; /* documents, and tokens of each at most (PLAIN: exactly) */
     bool ragged, causal; /* not ragged: PLAIN */
-    bool piece;          /* blocks of a long document in the deterministic backward: batch 1, causal
-                            on the diagonal, not causal below it */
+    bool piece;          /* blocks of a long document in backward: batch 1, causal on the diagonal,
+                            not causal below it */
 };
 
 /* Which documents a call takes. */
@@ -213,12 +222,13 @@ enum ebb_status ebb_cudnn_run(struct ebb_cudnn *dnn, const struct ebb_cudnn_key 
                               const struct ebb_cudnn_call *call, void *stream);
 
 struct ebb_cudnn_lengths {
+    int32_t first; /* the token where the call's matrices begin */
     int64_t stride[EBB_CUDNN_DATA];
     int64_t *offsets[EBB_CUDNN_DATA];
     int32_t *queries, *keys;
 };
-/* Lengths and offsets (stride times start) of these documents, one behind the last; documents of
- * length 0 start where the last one ends. */
+/* Lengths and offsets (stride times start, counted from to->first) of these documents, one behind
+ * the last; documents of length 0 start where the last one ends. */
 int ebb_cudnn_fill_docs(const int32_t *doc_starts, const struct ebb_cudnn_docs *docs,
                         const struct ebb_cudnn_lengths *to, void *stream);
 /* The same for one piece: all offsets 0, these lengths. */

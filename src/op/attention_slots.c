@@ -15,7 +15,8 @@ enum {
     SLOT_LEAST = 128,
     SLOT_LARGE = 2048,     /* up to here slots grow fourfold, then twofold */
     PLAIN_MULTIPLE = 1024, /* a lone document of whole such pieces gets a graph of its length */
-    BLOCK_USUAL = 4096,
+    BLOCK_USUAL = 4096,    /* deterministic */
+    BLOCK_FAR = 65536,
     BATCH_LARGE = 4,    /* up to here documents of a call grow twofold, then fourfold */
     MANY_UNITS = 16384, /* of a call: enough to fill a GPU */
     SLACK = 1 << 20     /* of a plan: lengths, semaphores, rounding; 17 KiB were seen */
@@ -57,25 +58,32 @@ static int64_t slot_of(int64_t tokens)
     return slot;
 }
 
-static int64_t block_of(const struct ebb_cudnn_frame *frame)
-{
-    return frame->options->block > 0 ? frame->options->block : BLOCK_USUAL;
-}
-
 static bool is_deterministic(const struct ebb_cudnn_frame *frame)
 {
     return frame->backward && frame->options->deterministic;
 }
 
+static int64_t block_of(const struct ebb_cudnn_frame *frame)
+{
+    if (!is_deterministic(frame)) return BLOCK_FAR;
+    return frame->options->block > 0 ? frame->options->block : BLOCK_USUAL;
+}
+
+/* Backward of longer documents goes in blocks. */
+static int64_t most_whole(const struct ebb_cudnn_frame *frame)
+{
+    return is_deterministic(frame) ? block_of(frame) : EBB_CUDNN_SPAN;
+}
+
 static bool in_blocks(const struct ebb_cudnn_frame *frame, int64_t tokens)
 {
-    return is_deterministic(frame) && tokens > block_of(frame);
+    return frame->backward && tokens > most_whole(frame);
 }
 
 /* The slot of the longest document that does not go in blocks. */
 static int64_t largest_slot(const struct ebb_cudnn_frame *frame, int64_t longest)
 {
-    return slot_of(in_blocks(frame, longest) ? block_of(frame) : longest);
+    return slot_of(in_blocks(frame, longest) ? most_whole(frame) : longest);
 }
 
 /* Rows of fp32 dq, one for each token of a slot and once more for each part, that a slot costs. */
@@ -85,13 +93,14 @@ static int64_t units_of(const struct ebb_cudnn_frame *frame, int64_t slot)
     return is_deterministic(frame) ? slot * ((slot + part - 1) / part + 1) : slot;
 }
 
-/* Units that a call may take: the largest slot's, or as many as there are tokens and, below
+/* Units that a call may take: the largest slot's, or as many as it may have tokens and, below
  * MANY_UNITS, twice as many, so that small documents go together. */
 static int64_t most_units(const struct ebb_cudnn_frame *frame, int64_t longest)
 {
     int64_t units = units_of(frame, largest_slot(frame, longest));
     int64_t together = 2 * frame->rows > MANY_UNITS ? MANY_UNITS : 2 * frame->rows;
-    if (together < frame->rows) together = frame->rows;
+    int64_t rows = frame->rows < EBB_CUDNN_SPAN ? frame->rows : EBB_CUDNN_SPAN;
+    if (together < rows) together = rows;
     return units > together ? units : together;
 }
 
@@ -208,6 +217,16 @@ static enum ebb_status emit(const struct split *s, const struct ebb_cudnn_docs *
     return EBB_OK;
 }
 
+/* Whether a document would end too far behind the first of these; unknown starts are of documents
+ * all as long as the longest. */
+static bool is_far(const struct split *s, const struct ebb_cudnn_docs *docs, int64_t doc)
+{
+    const struct ebb_cudnn_input *in = s->input;
+    if (docs->count == 0) return false;
+    if (in->starts == NULL) return (doc + 1 - docs->from[0]) * in->longest > EBB_CUDNN_SPAN;
+    return in->starts[doc + 1] - in->starts[docs->from[0]] > EBB_CUDNN_SPAN;
+}
+
 /* All documents whose slot is this one. */
 static enum ebb_status split_slot(const struct split *s, int64_t slot)
 {
@@ -217,6 +236,10 @@ static enum ebb_status split_slot(const struct split *s, int64_t slot)
     for (int64_t i = 0; i < s->input->docs; i++) {
         int64_t rows = rows_of_doc(s, i);
         if (rows == 0 || in_blocks(s->frame, rows) || slot_of(rows) != slot) continue;
+        if (is_far(s, &docs, i)) {
+            EBB_TRY(emit(s, &docs, slot));
+            docs.count = 0;
+        }
         docs.from[docs.count++] = (int32_t)i;
         if (docs.count < most) continue;
         EBB_TRY(emit(s, &docs, slot));
