@@ -22,11 +22,14 @@
 #include "device/device_int.h"
 #include "device_traffic.h"
 
-enum { BYTES = 8 << 20, TRAFFIC_EVENTS = 300, WAYS = 2 };
+enum { BYTES = 8 << 20, TRAFFIC_EVENTS = 300, WAYS = 3 };
 
-/* A pinned host space, and one that copies bounce to and from in odd pieces. */
+/* A pinned host space, one that copies bounce to and from in odd pieces, and one of which the first
+ * 600 KiB do so. */
 static const struct ebb_device_options ways[WAYS] = {
-    {.delay_seed = 3}, {.delay_seed = 3, .pageable = true, .bounce_bytes = 100003}};
+    {.delay_seed = 3},
+    {.delay_seed = 3, .pageable = true, .bounce_bytes = 100003},
+    {.delay_seed = 3, .pageable_bytes = 600 << 10, .bounce_bytes = 100003}};
 
 struct fixture {
     struct ebb_ctx *ctx;
@@ -315,6 +318,59 @@ static void copies_are_byte_exact_whatever_the_delays(void **state)
     }
 }
 
+/* The boundary between what is pinned and what is not lies within a block, in most of these. */
+static void copies_are_byte_exact_where_memory_is_pinned_in_part(void **state)
+{
+    (void)state;
+    const int64_t pageable[] = {4096, 250 * 4096, 732 * 4096, 733 * 4096};
+    for (size_t i = 0; i < sizeof pageable / sizeof pageable[0]; i++)
+        for (uint64_t seed = 1; seed <= 3; seed++) {
+            struct ebb_device_options options = {.pageable_bytes = pageable[i],
+                                                 .bounce_bytes = 65536,
+                                                 .delay_seed = seed};
+            check_traffic(options, 3000001, seed);
+            options.delay_us[seed % EBB_QUEUE_COUNT] = 300;
+            check_traffic(options, 700001, seed);
+        }
+}
+
+/* The host's hand: rows of which one crosses from what is not pinned to what is. */
+static void rows_are_copied_across_the_start_of_what_is_pinned(void **state)
+{
+    (void)state;
+    enum { PAGEABLE = 3 * 4096, STRIDE = 1000, ROW = 700, ROWS = 40 };
+    struct fixture f = fixture_create((struct ebb_device_options){.pageable_bytes = PAGEABLE});
+    static unsigned char seen[STRIDE * ROWS];
+    assert_int_equal(ebb_device_bytes_pinned(f.device), BYTES - PAGEABLE);
+    for (int i = 0; i < STRIDE * ROWS; i++) f.on_host[i] = (char)(i * 7 % 251);
+    assert_int_equal(ebb_device_copy_rows(f.device, f.on_device, ROW, f.on_host, STRIDE, ROW, ROWS),
+                     EBB_OK);
+    assert_int_equal(ebb_device_copy(f.device, seen, f.on_device, ROW * ROWS), EBB_OK);
+    for (int r = 0; r < ROWS; r++) assert_memory_equal(seen + r * ROW, f.on_host + r * STRIDE, ROW);
+    assert_int_equal(ebb_device_fill(f.device, f.on_host, 0, STRIDE * ROWS), EBB_OK);
+    assert_int_equal(ebb_device_copy(f.device, f.on_host, f.on_device, ROW * ROWS), EBB_OK);
+    assert_memory_equal(f.on_host, seen, ROW * ROWS);
+    fixture_free(&f);
+}
+
+static void what_the_system_grants_is_pinned(void **state)
+{
+    (void)state;
+    /* The whole is refused, and then all that is above five of its eight MiB. */
+    struct fixture f = fixture_create((struct ebb_device_options){.pin_limit = 5 << 20});
+    const int64_t pinned = ebb_device_bytes_pinned(f.device);
+    assert_true(pinned <= 5 << 20 && pinned >= (5 << 20) - BYTES / 16);
+    assert_true(ebb_device_pin_seconds(f.device) > 0);
+    fixture_free(&f);
+    f = fixture_create((struct ebb_device_options){.pageable = true});
+    assert_int_equal(ebb_device_bytes_pinned(f.device), 0);
+    assert_true(ebb_device_pin_seconds(f.device) == 0);
+    fixture_free(&f);
+    f = fixture_create((struct ebb_device_options){0});
+    assert_int_equal(ebb_device_bytes_pinned(f.device), BYTES);
+    fixture_free(&f);
+}
+
 /* The stress build has room for four pieces of 4 KiB. */
 static void not_in_the_stress_build(void)
 {
@@ -419,7 +475,7 @@ static void how_fast_copies_are(void **state)
     (void)state;
     not_in_the_stress_build();
     enum { WIDE = 256 << 20 };
-    for (int way = 0; way < WAYS; way++) {
+    for (int way = 0; way < 2; way++) {
         struct ebb_ctx *ctx = ebb_ctx_create();
         struct ebb_device *d;
         double seconds[3];
@@ -638,8 +694,8 @@ static int hide(void)
 static void a_lost_gpu_ends_everything_with_one_message(void **state)
 {
     (void)state;
-    const char *const modes[WAYS] = {"lose", "lose-pageable"};
-    for (int way = 0; way < WAYS; way++) {
+    const char *const modes[] = {"lose", "lose-pageable"};
+    for (int way = 0; way < 2; way++) {
         char text[4096];
         double began = ebb_clock_seconds();
         struct child child = child_start(modes[way]);
@@ -694,7 +750,8 @@ static void a_gpu_that_is_hidden_is_told_by_its_variable(void **state)
 
 #define PER_WAY(name)                                                                              \
     cmocka_unit_test_prestate(name, (void *)(uintptr_t)&ways[0]),                                  \
-        cmocka_unit_test_prestate(name, (void *)(uintptr_t)&ways[1])
+        cmocka_unit_test_prestate(name, (void *)(uintptr_t)&ways[1]),                              \
+        cmocka_unit_test_prestate(name, (void *)(uintptr_t)&ways[2])
 
 int main(int argc, char **argv)
 {
@@ -715,6 +772,9 @@ int main(int argc, char **argv)
         PER_WAY(a_failed_ticket_releases_and_fails_who_waits),
         cmocka_unit_test(copies_of_odd_sizes_on_all_queues_are_byte_exact),
         cmocka_unit_test(copies_are_byte_exact_whatever_the_delays),
+        cmocka_unit_test(copies_are_byte_exact_where_memory_is_pinned_in_part),
+        cmocka_unit_test(rows_are_copied_across_the_start_of_what_is_pinned),
+        cmocka_unit_test(what_the_system_grants_is_pinned),
         cmocka_unit_test(bounced_copies_do_not_hold_up_who_enqueues),
         cmocka_unit_test(tickets_order_bounced_copies_and_the_host),
         cmocka_unit_test(a_source_is_free_when_its_copy_is_done),

@@ -573,6 +573,42 @@ static void a_space_that_no_machine_has_is_refused_by_name_and_size(void **state
     fixture_free(&f);
 }
 
+/* Nothing has to be pinned here; what is said is what a plan would have. */
+static void what_counts_as_pinned_is_what_was_to_be_up_to_the_limit(void **state)
+{
+    (void)state;
+    const struct {
+        int64_t pageable, limit, pinned;
+    } cases[] = {
+        {0, 0, 100000}, {8192, 0, 91808}, {0, 50000, 49152}, {8192, 95000, 91808}, {102400, 0, 0}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct fixture f =
+            fixture_create((struct ebb_device_options){.threads = 1,
+                                                       .pageable_bytes = cases[i].pageable,
+                                                       .pin_limit = cases[i].limit});
+        assert_int_equal(ebb_device_reserve(f.device, EBB_SPACE_HOST, 100000), EBB_OK);
+        assert_int_equal(ebb_device_bytes_pinned(f.device), cases[i].pinned);
+        assert_true(ebb_device_pin_seconds(f.device) == 0);
+        fixture_free(&f);
+    }
+}
+
+static void pageable_bytes_are_whole_pages(void **state)
+{
+    (void)state;
+    struct ebb_ctx *ctx = ebb_ctx_create();
+    struct ebb_device *device;
+    const struct ebb_device_options wrong[] = {{.pageable_bytes = 100},
+                                               {.pageable_bytes = -4096},
+                                               {.pin_limit = -1}};
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        assert_int_equal(ebb_device_create(ctx, &wrong[i], &device), EBB_BAD_CONFIG);
+        assert_non_null(strstr(ebb_error_text(ctx), "whole pages"));
+        ebb_error_clear(ctx);
+    }
+    ebb_ctx_free(ctx);
+}
+
 /* ---- counters -------------------------------------------------------------------------------- */
 
 static void bytes_are_counted_by_direction_whatever_the_queue(void **state)
@@ -741,6 +777,8 @@ int main(void)
         cmocka_unit_test(a_space_is_zero_aligned_and_resident_only_where_touched),
         cmocka_unit_test(touching_the_page_behind_a_space_is_fatal),
         cmocka_unit_test(a_space_that_no_machine_has_is_refused_by_name_and_size),
+        cmocka_unit_test(what_counts_as_pinned_is_what_was_to_be_up_to_the_limit),
+        cmocka_unit_test(pageable_bytes_are_whole_pages),
         cmocka_unit_test(bytes_are_counted_by_direction_whatever_the_queue),
         cmocka_unit_test(only_compute_stalls_and_only_while_it_waits),
         cmocka_unit_test(marks_tell_what_lies_between_them_on_one_queue_and_across),

@@ -361,6 +361,126 @@ static void moves_of_unknown_cost_are_not_taken_for_free(void **state)
     close_planned(&p);
 }
 
+/* ---- what is pinned -------------------------------------------------------------------------- */
+
+/* The least host memory, with what bounces taking `bounce` seconds a byte. */
+static struct ebb_plan *plan_pinned(struct planned *p, int64_t device, int64_t pinned,
+                                    double bounce)
+{
+    struct ebb_plan_request request = p->request;
+    set_rates(p, 1e-12);
+    p->rates.costs[EBB_COST_BOUNCE_OUT].byte = p->rates.costs[EBB_COST_BOUNCE_IN].byte = bounce;
+    request.device_budget = device;
+    request.pinned_budget = pinned;
+    return make_plan(p, &request);
+}
+
+static void what_is_beyond_the_pinned_budget_is_pageable_and_forecast_so(void **state)
+{
+    struct planned p;
+    open_planned(*state, LAYERS, 64, 192, 256, TOKENS, 128, &p);
+    set_rates(&p, 1e-12);
+    struct ebb_plan *kept = make_plan(&p, &p.request);
+    const int64_t device = kept->device_bytes - 1000000;
+    struct ebb_plan *all = plan_pinned(&p, device, 0, 1e-12);
+    assert_int_equal(all->pageable_bytes, 0);
+    assert_true(all->host_bytes > 100000);
+    /* As fast either way: the same plan. */
+    struct ebb_plan *half = plan_pinned(&p, device, all->host_bytes / 2, 1e-12);
+    assert_string_equal(half->what, all->what);
+    assert_int_equal(half->host_bytes, all->host_bytes);
+    assert_int_equal(half->pageable_bytes % 4096, 0);
+    assert_true(ebb_plan_pinned(half) <= all->host_bytes / 2 &&
+                ebb_plan_pinned(half) > all->host_bytes / 2 - 4096);
+    /* As it turned out: the plan stays and its forecast follows. */
+    const double before = half->forecast.seconds;
+    p.rates.costs[EBB_COST_BOUNCE_OUT].byte = p.rates.costs[EBB_COST_BOUNCE_IN].byte = 1e-6;
+    ROOM_OK(p.room, ebb_plan_set_pageable(p.room->ctx, half, half->host_bytes));
+    assert_int_equal(ebb_plan_pinned(half), 0);
+    assert_true(half->forecast.seconds > before + 1e-6 * (double)half->host_bytes);
+    ROOM_OK(p.room, ebb_plan_set_pageable(p.room->ctx, half, 0));
+    assert_true(half->forecast.seconds == all->forecast.seconds);
+    ebb_plan_free(p.room->ctx, half);
+    ebb_plan_free(p.room->ctx, all);
+    ebb_plan_free(p.room->ctx, kept);
+    close_planned(&p);
+}
+
+static void what_can_be_pinned_is_enough_where_the_rest_is_slow(void **state)
+{
+    struct planned p;
+    open_planned(*state, LAYERS, 64, 192, 256, TOKENS, 128, &p);
+    set_rates(&p, 1e-12);
+    struct ebb_plan *kept = make_plan(&p, &p.request);
+    const int64_t device = kept->device_bytes - 1000000;
+    struct ebb_plan *all = plan_pinned(&p, device, 0, 1e-12);
+    const int64_t budget = all->host_bytes / 2;
+    struct ebb_plan *slow = plan_pinned(&p, device, budget, 1e-6);
+    expect_within_budgets(slow);
+    assert_int_equal(slow->pageable_bytes, 0);
+    assert_true(slow->host_bytes <= budget);
+    assert_int_equal(slow->request.host_budget, 0); /* as was asked */
+    /* What the keys bind to the host has to bounce. */
+    struct ebb_plan_request request = p.request;
+    const struct ebb_policy_rule rule = {.last = -1, .slot = 0, .policy = EBB_POLICY_HOST};
+    request.memory.rules = &rule;
+    request.memory.rule_count = 1;
+    request.pinned_budget = 1;
+    struct ebb_plan *bound = make_plan(&p, &request);
+    assert_true(bound->host_bytes > 0);
+    assert_int_equal(bound->pageable_bytes, bound->host_bytes);
+    ebb_plan_free(p.room->ctx, bound);
+    ebb_plan_free(p.room->ctx, slow);
+    ebb_plan_free(p.room->ctx, all);
+    ebb_plan_free(p.room->ctx, kept);
+    close_planned(&p);
+}
+
+/* Every weight of a student is trained, beside a teacher: the state of one is away, and matrices
+ * and rows of the other. */
+static void open_distilled(struct planned *p)
+{
+    const struct ebb_decoder_options options = {.storage = EBB_BF16,
+                                                .train = true,
+                                                .capacity = p->request.capacity,
+                                                .objective = {.kind = EBB_OBJECTIVE_DISTILL},
+                                                .teacher = p->config,
+                                                .teacher_weights = &p->weights,
+                                                .host_rows = true};
+    ebb_decoder_free(p->room->ctx, p->net);
+    ROOM_OK(p->room, ebb_decoder_create(p->room->ctx, p->config, &p->weights, &options, &p->net));
+    p->request.net = p->net;
+    p->request.memory.offload_optimizer = p->request.memory.offload_params = EBB_TRUE;
+}
+
+/* State moves once a step, all else in each micro-batch. */
+static void optimizer_state_is_the_last_to_be_pinned(void **state)
+{
+    struct planned p;
+    int64_t state_end = 0, state_bytes = 0, other_bytes = 0;
+    open_planned(*state, LAYERS, 64, 192, 256, TOKENS, 128, &p);
+    open_distilled(&p);
+    set_rates(&p, 1e-12);
+    struct ebb_plan *plan = make_plan(&p, &p.request);
+    for (int32_t i = 0; i < p.net->tensor_count; i++)
+        if (plan->persistent[i].space == EBB_SPACE_HOST && p.net->unit_of[i] >= 0 &&
+            p.net->units[p.net->unit_of[i]] == EBB_UNIT_OPTIMIZER) {
+            const int64_t end = plan->persistent[i].offset + plan->persistent[i].bytes;
+            state_bytes += plan->persistent[i].bytes;
+            if (end > state_end) state_end = end;
+        }
+    for (int32_t i = 0; i < p.net->tensor_count; i++)
+        if (plan->persistent[i].space == EBB_SPACE_HOST &&
+            !(p.net->unit_of[i] >= 0 && p.net->units[p.net->unit_of[i]] == EBB_UNIT_OPTIMIZER)) {
+            other_bytes += plan->persistent[i].bytes;
+            assert_true(plan->persistent[i].offset >= state_end);
+        }
+    assert_true(state_bytes > 100000 && other_bytes > 100000);
+    assert_true(state_end <= state_bytes + 256 * p.net->tensor_count);
+    ebb_plan_free(p.room->ctx, plan);
+    close_planned(&p);
+}
+
 static double cpu_seconds(void)
 {
     return (double)clock() / CLOCKS_PER_SEC;
@@ -438,6 +558,9 @@ int main(void)
         ROOM_CASE(where_nothing_fits_the_smallest_of_the_ladder_comes_out),
         ROOM_CASE(keys_by_hand_bind_the_search),
         ROOM_CASE(moves_of_unknown_cost_are_not_taken_for_free),
+        ROOM_CASE(what_is_beyond_the_pinned_budget_is_pageable_and_forecast_so),
+        ROOM_CASE(what_can_be_pinned_is_enough_where_the_rest_is_slow),
+        ROOM_CASE(optimizer_state_is_the_last_to_be_pinned),
         ROOM_CASE(the_search_does_as_well_as_trying_all_tables),
         ROOM_CASE(a_deep_model_is_searched_quickly_and_always_alike),
         ROOM_CASE(more_memory_never_costs_time),

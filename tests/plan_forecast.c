@@ -134,6 +134,45 @@ static void what_waits_for_a_copy_stalls(void **state)
     expect("beside", t->forecast.parts[EBB_PART_COPY_IN].beside, IN);
 }
 
+/* A host tensor of which nothing, half and all is pinned: what is not takes other times. */
+static void what_is_not_pinned_takes_what_bounced_copies_do(void **state)
+{
+    static const double CALL = 20, BYTE = 0.5;
+    static const int64_t none = 0, half = KIT_BYTES / 2, all = KIT_BYTES;
+    const int64_t pageable[] = {none, half, all, all + 4096};
+    for (int i = 0; i < 4; i++) {
+        struct test *t = *state;
+        int32_t host, object;
+        struct ebb_program *program = begin(t);
+        out_and_in(program, &host, &object);
+        t->rates.costs[EBB_COST_BOUNCE_OUT] = (struct ebb_cost){.call = CALL, .byte = BYTE};
+        t->rates.costs[EBB_COST_BOUNCE_IN] = (struct ebb_cost){.call = 3 * CALL, .byte = BYTE};
+        kit_move(program, EBB_QUEUE_OUT, EBB_ENTRY_OUT, kit_all(0), kit_all(host), object, 1);
+        kit_move(program, EBB_QUEUE_IN, EBB_ENTRY_IN, kit_all(1), kit_all(host), object, 0);
+        kit_finish(program, false);
+        assert_int_equal(ebb_program_tensor_at(program, host)->offset, 0);
+        ebb_program_set_pageable(program, pageable[i]);
+        const double slow = (double)(pageable[i] < all ? pageable[i] : all) * BYTE;
+        const double out = (slow > 0 ? CALL + slow : 0) + (pageable[i] < all ? OUT : 0);
+        const double in = (slow > 0 ? 3 * CALL + slow : 0) + (pageable[i] < all ? IN : 0);
+        forecast(t, HOST + out + in);
+        for (int32_t e = 0; e < 2; e++) {
+            const struct ebb_entry *entry = ebb_program_entry_at(program, e);
+            const enum ebb_cost_class which =
+                ebb_entry_cost_class(program, entry, &t->plan.request.numerics);
+            assert_int_equal(which, (e == 0 ? EBB_COST_COPY_OUT : EBB_COST_COPY_IN) +
+                                        (slow > 0 ? EBB_COST_BOUNCE_OUT - EBB_COST_COPY_OUT : 0));
+        }
+        /* Without that rate nobody knows. */
+        t->rates.costs[EBB_COST_BOUNCE_OUT] = (struct ebb_cost){0};
+        assert_int_equal(ebb_forecast_step(t->ctx, &t->plan, &t->rates, &t->load, &t->forecast),
+                         EBB_OK);
+        assert_true(t->forecast.known == (slow == 0));
+        ebb_program_free(program);
+        t->plan.programs[EBB_PROGRAM_TRAIN] = NULL;
+    }
+}
+
 static void a_run_ends_when_its_last_copy_has(void **state)
 {
     struct test *t = *state;
@@ -252,6 +291,7 @@ int main(void)
         TEST(ops_of_one_queue_follow_each_other),
         TEST(copies_run_beside_what_does_not_need_them),
         TEST(what_waits_for_a_copy_stalls),
+        TEST(what_is_not_pinned_takes_what_bounced_copies_do),
         TEST(a_run_ends_when_its_last_copy_has),
         TEST(copies_on_the_compute_queue_are_a_part_of_the_step),
         TEST(micro_batches_repeat_train_and_not_the_update),

@@ -344,6 +344,11 @@ static void data_sheets_make_rates_of_bfloat16_alone(void **state)
         assert_false(rates.measured);
         assert_true(rates.costs[EBB_COST_PRODUCT].flop > 0);
         assert_true(rates.costs[EBB_COST_COPY_IN].byte >= fast.costs[EBB_COST_COPY_IN].byte);
+        /* A thread of the host moves these bytes, whatever the GPU. Nothing says what pinning
+         * takes. */
+        assert_true(rates.costs[EBB_COST_BOUNCE_IN].byte == fast.costs[EBB_COST_BOUNCE_IN].byte);
+        assert_true(rates.costs[EBB_COST_BOUNCE_OUT].byte > rates.costs[EBB_COST_COPY_OUT].byte);
+        assert_false(ebb_cost_known(&rates.costs[EBB_COST_PIN]));
         ebb_gpu_rates(&gpus[i], EBB_F32, &rates);
         assert_false(ebb_cost_known(&rates.costs[EBB_COST_PRODUCT]));
     }

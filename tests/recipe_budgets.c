@@ -14,8 +14,14 @@
 #include "recipe/fit.h"
 #include "recipe/machine.h"
 #include "recipe/sft.h"
+#include "train/metrics.h"
 
 #define MIB (INT64_C(1) << 20)
+
+static void ok(struct ebb_ctx *ctx, enum ebb_status status)
+{
+    if (status != EBB_OK) fail_msg("%s (%s)", ebb_error_text(ctx), ebb_error_where(ctx));
+}
 
 static void host_memory_is_a_share_of_what_is_free(void **state)
 {
@@ -44,6 +50,40 @@ static void a_resumed_run_has_the_budgets_that_it_had(void **state)
     assert_int_equal(ebb_setup_resumed_budget(50 * MIB, 0, 60 * MIB), 50 * MIB);
 }
 
+static struct ebb_run_budgets read_budgets(struct ebb_ctx *ctx, const char *dir, const char *run)
+{
+    struct ebb_run_budgets budgets;
+    char *path = ebb_path_join(ctx, dir, EBB_RUN_FILE), *checkpoint;
+    checkpoint = ebb_path_join(ctx, dir, "checkpoint-2");
+    ok(ctx, ebb_file_write(ctx, path, run, strlen(run)));
+    ok(ctx, ebb_dir_create(ctx, checkpoint));
+    ok(ctx, ebb_run_record_budgets(ctx, checkpoint, &budgets));
+    ebb_mem_free(ctx, checkpoint);
+    ebb_mem_free(ctx, path);
+    return budgets;
+}
+
+/* Runs of earlier versions say nothing of what is pinned. */
+static void budgets_of_a_run_are_read_from_its_record(void **state)
+{
+    (void)state;
+    struct ebb_ctx *ctx = ebb_ctx_create();
+    char *dir;
+    ok(ctx, ebb_dir_create_temp(ctx, &dir));
+    struct ebb_run_budgets b = read_budgets(
+        ctx, dir, "{\"plan\": {\"device_budget\": 5, \"host_budget\": 6, \"pinned_budget\": 7}}");
+    assert_true(b.device == 5 && b.host == 6 && b.pinned == 7);
+    b = read_budgets(ctx, dir, "{\"plan\": {\"device_budget\": 5, \"host_budget\": 6}}");
+    assert_true(b.device == 5 && b.host == 6 && b.pinned == 0);
+    b = read_budgets(
+        ctx, dir, "{\"plan\": {\"device_budget\": 5, \"host_budget\": 6, \"pinned_budget\": -7}}");
+    assert_true(b.device == 0 && b.host == 0 && b.pinned == 0);
+    ok(ctx, ebb_dir_remove(ctx, dir));
+    ebb_mem_free(ctx, dir);
+    assert_int_equal(ebb_mem_bytes_now(ctx), 0);
+    ebb_ctx_free(ctx);
+}
+
 /* ---- of a plan ------------------------------------------------------------------------------- */
 
 static const char model_text[] =
@@ -52,11 +92,6 @@ static const char model_text[] =
     "\"num_key_value_heads\": 1, \"vocab_size\": 512, \"max_position_embeddings\": 128, "
     "\"rms_norm_eps\": 1e-5, \"rope_theta\": 10000.0, \"hidden_act\": \"silu\", "
     "\"tie_word_embeddings\": false, \"torch_dtype\": \"float32\"}";
-
-static void ok(struct ebb_ctx *ctx, enum ebb_status status)
-{
-    if (status != EBB_OK) fail_msg("%s (%s)", ebb_error_text(ctx), ebb_error_where(ctx));
-}
 
 /* Rates of one thread of this CPU, all alike: enough for a plan to be searched. */
 static void keep_rates(struct ebb_ctx *ctx, const struct ebb_recipe_env *env)
@@ -98,6 +133,10 @@ static void a_memory_budget_beyond_the_machine_leaves_the_host_its_share(void **
     ok(ctx, ebb_sft_plan(ctx, options, &config, &env, NULL, setup, &engine));
     assert_non_null(setup->request.rates);
     assert_true(setup->request.host_budget == 0 || setup->request.host_budget >= 64 * MIB);
+    assert_int_equal(setup->request.pinned_budget, 0); /* a CPU's memory is not pinned */
+    assert_true(setup->request.free_bytes[EBB_SPACE_DEVICE] > 0);
+    assert_int_equal(setup->request.free_bytes[EBB_SPACE_DEVICE],
+                     setup->request.free_bytes[EBB_SPACE_HOST]);
     ok(ctx, ebb_fit_check(setup, engine));
     ebb_engine_free(engine);
     ebb_setup_free(setup);
@@ -116,6 +155,7 @@ int main(void)
         cmocka_unit_test(host_memory_is_a_share_of_what_is_free),
         cmocka_unit_test(free_memory_that_is_not_known_bounds_nothing),
         cmocka_unit_test(a_resumed_run_has_the_budgets_that_it_had),
+        cmocka_unit_test(budgets_of_a_run_are_read_from_its_record),
         cmocka_unit_test(a_memory_budget_beyond_the_machine_leaves_the_host_its_share),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -727,6 +727,7 @@ static void a_key_without_effect_is_an_error(void **state)
         "activation_offloading_use_streams: false\n",
         "activation_offloading: false\nhost_memory_budget: 1GiB\n",
         "host_memory_budget: 1GiB\n",
+        "memory_budget: 1GiB\npinned_memory_budget: 1GiB\n",
         "activation_offloading_use_streams: true\n",
         "dataset_format: alpaca\ndataset_text_field: body\n",
         "packing_strategy: wrapped\n",

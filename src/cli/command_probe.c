@@ -67,6 +67,17 @@ static enum ebb_status add_cost(struct probe *p, const char *what, enum ebb_cost
     return ebb_str_addf(p->ctx, out, "\n");
 }
 
+/* "0.22 s a GiB": of what is done once. */
+static enum ebb_status add_pinning(struct probe *p, struct ebb_str *out)
+{
+    const struct ebb_cost *cost = &p->result.rates.costs[EBB_COST_PIN];
+    const struct ebb_op_work gib = {.bytes = 1 << 30};
+    char text[32];
+    EBB_TRY(ebb_str_addf(p->ctx, out, "  %-28s", "pinning host memory"));
+    if (!ebb_cost_known(cost)) return ebb_str_addf(p->ctx, out, "not measured\n");
+    return ebb_str_addf(p->ctx, out, "%s a GiB\n", time_text(ebb_cost_seconds(cost, &gib), text));
+}
+
 /* Attention over one document of ATTENTION_TOKENS, queries ATTENTION_WIDTH wide and a quarter as
  * many heads of keys, all it takes counted in; 0: not known. */
 static double attention_rate(const struct probe *p, enum ebb_cost_class which, bool backward)
@@ -117,6 +128,11 @@ static enum ebb_status add_rates(struct probe *p, struct ebb_str *out)
     EBB_TRY(add_cost(p, "optimizer", EBB_COST_OPTIMIZER, out));
     EBB_TRY(add_cost(p, "copies out", EBB_COST_COPY_OUT, out));
     EBB_TRY(add_cost(p, "copies in", EBB_COST_COPY_IN, out));
+    if (p->machine.backend == EBB_BACKEND_CUDA) {
+        EBB_TRY(add_cost(p, "  of what is not pinned, out", EBB_COST_BOUNCE_OUT, out));
+        EBB_TRY(add_cost(p, "  of what is not pinned, in", EBB_COST_BOUNCE_IN, out));
+        EBB_TRY(add_pinning(p, out));
+    }
     EBB_TRY(add_cost(p, "between two ops", EBB_COST_GAP, out));
     return add_cost(p, "host, around a program", EBB_COST_HOST, out);
 }
@@ -125,10 +141,11 @@ static enum ebb_status add_rates(struct probe *p, struct ebb_str *out)
  * fairest check. */
 static void describe_job(const struct ebb_probe_job *job, char *out, size_t room)
 {
-    snprintf(out, room, "%lld wide, %s, %lld tokens%s%s%s%s", (long long)job->model->width,
+    snprintf(out, room, "%lld wide, %s, %lld tokens%s%s%s%s%s", (long long)job->model->width,
              job->lora ? "LoRA" : "every weight", (long long)job->tokens,
-             job->moves ? ", moves" : "", job->deterministic ? ", deterministic" : "",
-             job->plain ? ", plain attention" : "", job->held_out ? " (not fitted)" : "");
+             job->moves ? ", moves" : "", job->pageable ? " unpinned" : "",
+             job->deterministic ? ", deterministic" : "", job->plain ? ", plain attention" : "",
+             job->held_out ? " (not fitted)" : "");
 }
 
 static enum ebb_status add_checks(struct probe *p, struct ebb_str *out)
@@ -181,13 +198,14 @@ static enum ebb_status print_table(struct probe *p)
 static json_t *check_json(const struct ebb_probe_check *check)
 {
     const struct ebb_probe_job *job = &check->job;
-    json_t *json = json_pack("{s:I, s:I, s:I, s:I, s:b, s:b, s:b, s:b, s:b, s:I, s:f}", "width",
-                             (json_int_t)job->model->width, "heads", (json_int_t)job->model->heads,
-                             "layers", (json_int_t)job->model->layers, "tokens",
-                             (json_int_t)job->tokens, "lora", (int)job->lora, "moves",
-                             (int)job->moves, "deterministic", (int)job->deterministic,
-                             "plain_attention", (int)job->plain, "fitted", (int)!job->held_out,
-                             "steps", (json_int_t)check->steps, "step_seconds", check->seconds);
+    json_t *json =
+        json_pack("{s:I, s:I, s:I, s:I, s:b, s:b, s:b, s:b, s:b, s:b, s:I, s:f}", "width",
+                  (json_int_t)job->model->width, "heads", (json_int_t)job->model->heads, "layers",
+                  (json_int_t)job->model->layers, "tokens", (json_int_t)job->tokens, "lora",
+                  (int)job->lora, "moves", (int)job->moves, "pageable", (int)job->pageable,
+                  "deterministic", (int)job->deterministic, "plain_attention", (int)job->plain,
+                  "fitted", (int)!job->held_out, "steps", (json_int_t)check->steps, "step_seconds",
+                  check->seconds);
     const bool known = check->forecast > 0;
     json_t *forecast = known ? json_real(check->forecast) : json_null();
     json_t *error = known ? json_real(check->forecast / check->seconds - 1) : json_null();

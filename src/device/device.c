@@ -167,6 +167,13 @@ enum ebb_status ebb_device_create(struct ebb_ctx *ctx, const struct ebb_device_o
             return EBB_FAIL(ctx, EBB_BAD_CONFIG,
                             "a delay of %d microseconds for queue '%s'; wanted 0 to 1000000",
                             options->delay_us[i], queue_names[i]);
+    if (options->pageable_bytes < 0 || options->pageable_bytes % EBB_SPACE_ALIGN != 0 ||
+        options->pin_limit < 0)
+        return EBB_FAIL(ctx, EBB_BAD_CONFIG,
+                        "%lld pageable bytes and %lld that may be pinned; wanted whole pages of "
+                        "%d bytes, and a number from 0 on",
+                        (long long)options->pageable_bytes, (long long)options->pin_limit,
+                        (int)EBB_SPACE_ALIGN);
     if (options->bounce_bytes < 0 || options->bounce_bytes > 1 << 30)
         return EBB_FAIL(ctx, EBB_BAD_CONFIG,
                         "bounced pieces of %lld bytes; wanted 1 to 1073741824, or 0 for 8 MiB",
@@ -174,6 +181,8 @@ enum ebb_status ebb_device_create(struct ebb_ctx *ctx, const struct ebb_device_o
     EBB_TRY(backend->create(ctx, options, device));
     EBB_ASSERT((*device)->backend == backend && (*device)->ctx == ctx);
     (*device)->kind = options->backend;
+    (*device)->pageable_bytes = options->pageable_bytes;
+    (*device)->pin_limit = options->pin_limit;
     return EBB_OK;
 }
 
@@ -240,6 +249,13 @@ int64_t ebb_device_bytes_overhead(const struct ebb_device *device)
     return device->backend->bytes_overhead(device);
 }
 
+const char *ebb_device_other_users(const struct ebb_device *device, char *out, size_t out_bytes)
+{
+    out[0] = '\0';
+    return device->backend->other_users ? device->backend->other_users(device, out, out_bytes)
+                                        : out;
+}
+
 void ebb_device_break(struct ebb_device *device)
 {
     EBB_ASSERT(device->backend->break_it != NULL);
@@ -258,6 +274,22 @@ static bool range_is_valid(const struct ebb_device *device, const void *at, int6
 void ebb_device_host_ready(struct ebb_device *device)
 {
     if (device->backend->host_ready) device->backend->host_ready(device);
+}
+
+int64_t ebb_device_bytes_pinned(struct ebb_device *device)
+{
+    int64_t bytes = device->space[EBB_SPACE_HOST].bytes - device->pageable_bytes;
+    ebb_device_host_ready(device);
+    if (device->backend->bytes_pinned) return device->backend->bytes_pinned(device);
+    if (device->pin_limit > 0 && bytes > device->pin_limit)
+        bytes = device->pin_limit / EBB_SPACE_ALIGN * EBB_SPACE_ALIGN;
+    return bytes > 0 ? bytes : 0;
+}
+
+double ebb_device_pin_seconds(struct ebb_device *device)
+{
+    ebb_device_host_ready(device);
+    return device->backend->pin_seconds ? device->backend->pin_seconds(device) : 0;
 }
 
 enum ebb_status ebb_device_copy_rows(struct ebb_device *device, void *to, int64_t to_stride,

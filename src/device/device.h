@@ -28,9 +28,10 @@
  * 1024 ticket waits or 4096 bounced pieces are on their way, and in a copy from or to memory of the
  * process that is not of a space.
  *
- * The host space is pinned as a whole. Where the system refuses that, all of it stays pageable,
- * with one warning, and copies bounce through a few pinned slots: slower, but still in the
- * background (device_bounce.h). Where even the slots cannot be pinned, copies fail.
+ * The host space is pinned but for its first pageable_bytes. Where the system refuses that, as much
+ * of its end is pinned as it grants, with one warning. Copies of what is not pinned bounce through
+ * a few pinned slots: slower, but still in the background (device_bounce.h). Where even the slots
+ * cannot be pinned, these copies fail.
  *
  * A GPU that is lost (a kernel's fault, a hardware error) stays lost for the process: sync returns
  * EBB_DEVICE from then on, nothing more is enqueued, tickets that queues were to signal fail, and
@@ -62,9 +63,13 @@ struct ebb_device_options {
      * only. */
     int delay_us[EBB_QUEUE_COUNT]; /* up to 1000000 */
     uint64_t delay_seed;
-    /* Tests, CUDA: as if the system refused to pin the host space. Copies bounce in pieces of
-     * bounce_bytes; 0: 8 MiB. */
+    /* Of the HOST space, its first bytes, that are not to be pinned; a multiple of 4096. 0: all is.
+     * Nothing is pinned for the CPU backend, whose copies are as fast without; it counts as if. */
+    int64_t pageable_bytes;
+    /* Tests: as if the system refused to pin the host space (CUDA), or more of it than pin_limit;
+     * 0: no limit. Copies bounce in pieces of bounce_bytes; 0: 8 MiB. */
     bool pageable;
+    int64_t pin_limit;
     int64_t bounce_bytes;
 };
 
@@ -130,10 +135,19 @@ int64_t ebb_device_bytes_process(const struct ebb_device *device, enum ebb_bytes
  * not counted by the driver. 0 on the CPU backend. */
 int64_t ebb_device_bytes_overhead(const struct ebb_device *device);
 
+/* Who else uses the device's memory, as further lines of a message: "\nprocess 4711 (python3) uses
+ * 12.5 GiB"; "" where nothing is known. Returns `out`. */
+const char *ebb_device_other_users(const struct ebb_device *device, char *out, size_t out_bytes);
+
 /* Waits until the HOST space stands: a GPU's is made in the background after it was reserved, which
  * writes to it. Before the host writes there by its address; the calls below and copies wait by
  * themselves. */
 void ebb_device_host_ready(struct ebb_device *device);
+/* What of the HOST space is pinned: its last bytes. Waits until it stands. */
+int64_t ebb_device_bytes_pinned(struct ebb_device *device);
+/* Seconds that backing and pinning the HOST space took. Waits until it stands. 0: nothing is
+ * pinned, or nothing has to be (CPU). */
+double ebb_device_pin_seconds(struct ebb_device *device);
 /* The host's hand on either space, at once: what is enqueued must not touch the ranges (sync
  * first). Strides in bytes; `row_bytes` are copied of each of `rows`. Either pointer may also be
  * memory of the process. EBB_DEVICE where a GPU fails. */

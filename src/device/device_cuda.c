@@ -22,9 +22,15 @@ enum { CAPABILITY_LOWEST = 80 /* 8.0: bf16 */ };
 enum ebb_status ebb_cuda_check(struct ebb_ctx *ctx, cudaError_t error, const char *what)
 {
     if (error == cudaSuccess) return EBB_OK;
-    return EBB_FAIL(ctx, error == cudaErrorMemoryAllocation ? EBB_NO_MEMORY : EBB_DEVICE,
-                    "the GPU failed at %s: %s (%s)", what, cudaGetErrorString(error),
-                    cudaGetErrorName(error));
+    if (error == cudaErrorMemoryAllocation)
+        return EBB_FAIL(
+            ctx, EBB_DOES_NOT_FIT,
+            "the GPU has no memory left for %s: %s (%s)\n"
+            "try:   a smaller memory_budget, which leaves more to driver and libraries, "
+            "or the end of what else runs on this GPU",
+            what, cudaGetErrorString(error), cudaGetErrorName(error));
+    return EBB_FAIL(ctx, EBB_DEVICE, "the GPU failed at %s: %s (%s)", what,
+                    cudaGetErrorString(error), cudaGetErrorName(error));
 }
 
 /* The GPU's own fault, rather than a program's? */
@@ -177,22 +183,54 @@ static enum ebb_status cuda_launch(struct ebb_device *device, enum ebb_queue que
     return EBB_OK;
 }
 
+/* To and from what is pinned, by a copy engine. */
+static void copy_directly(struct ebb_cuda_device *own, enum ebb_queue queue, void *to,
+                          const void *from, int64_t bytes)
+{
+    ebb_cuda_remember_error(own,
+                            cudaMemcpyAsync(to, from, (size_t)bytes, cudaMemcpyDefault,
+                                            own->stream[queue]),
+                            "a copy");
+}
+
+/* A copy within the host space is the thread's, and what is pinned there the stream writes and
+ * reads too: the thread waits for what the stream did before, and the stream for the thread. */
+static enum ebb_status copy_within(struct ebb_cuda_device *own, enum ebb_queue queue, void *to,
+                                   const void *from, int64_t bytes)
+{
+    ebb_cuda_waited(own, queue);
+    EBB_TRY(ebb_cuda_bounce(own, queue, to, from, bytes));
+    return ebb_cuda_wait_place(own, queue, queue, ebb_cuda_place(own, queue));
+}
+
+/* A copy whose first bytes are not pinned: they bounce, the others go directly. */
+static enum ebb_status copy_pageable(struct ebb_cuda_device *own, enum ebb_queue queue, void *to,
+                                     const void *from, int64_t bytes, int64_t pageable)
+{
+    bool within = ebb_device_space_of(&own->base, from) == EBB_SPACE_HOST &&
+                  ebb_device_space_of(&own->base, to) == EBB_SPACE_HOST;
+    if (within) return copy_within(own, queue, to, from, bytes);
+    EBB_TRY(ebb_cuda_bounce(own, queue, to, from, pageable));
+    if (pageable < bytes)
+        copy_directly(own, queue, (char *)to + pageable, (const char *)from + pageable,
+                      bytes - pageable);
+    return EBB_OK;
+}
+
 static enum ebb_status cuda_copy(struct ebb_device *device, enum ebb_queue queue, void *to,
                                  const void *from, int64_t bytes)
 {
     struct ebb_cuda_device *own = ebb_cuda_of(device);
     if (own->failed != EBB_OK) return EBB_OK;
     enum ebb_space a = ebb_device_space_of(device, from), b = ebb_device_space_of(device, to);
-    bool host = a == EBB_SPACE_HOST || b == EBB_SPACE_HOST;
-    if (host) ebb_cuda_join_slab(own);
+    if (a == EBB_SPACE_HOST || b == EBB_SPACE_HOST) ebb_cuda_join_slab(own);
     ebb_cuda_delay(own, queue);
-    if (host && !own->slab.pinned)
-        ebb_cuda_remember(own, ebb_cuda_bounce(own, queue, to, from, bytes));
+    int64_t pageable = ebb_cuda_pageable(own, from, bytes);
+    if (pageable == 0) pageable = ebb_cuda_pageable(own, to, bytes);
+    if (pageable > 0)
+        ebb_cuda_remember(own, copy_pageable(own, queue, to, from, bytes, pageable));
     else
-        ebb_cuda_remember_error(own,
-                                cudaMemcpyAsync(to, from, (size_t)bytes, cudaMemcpyDefault,
-                                                own->stream[queue]),
-                                "a copy");
+        copy_directly(own, queue, to, from, bytes);
     if (a == EBB_SPACE_DEVICE && b == EBB_SPACE_HOST) own->bytes_out += bytes;
     if (a == EBB_SPACE_HOST && b == EBB_SPACE_DEVICE) own->bytes_in += bytes;
     return EBB_OK;
@@ -351,6 +389,11 @@ static enum ebb_status settle_failure(struct ebb_cuda_device *own)
         (void)EBB_FAIL(own->base.ctx, EBB_DEVICE,
                        "%s was lost before; this process cannot use it any more", own->base.name);
     return status;
+}
+
+static const char *cuda_other_users(const struct ebb_device *device, char *out, size_t out_bytes)
+{
+    return ebb_cuda_other_users((const struct ebb_cuda_device *)device, out, out_bytes);
 }
 
 static void cuda_host_ready(struct ebb_device *device)
@@ -550,7 +593,10 @@ const struct ebb_device_backend *ebb_device_backend_cuda(void)
         .bytes_resident = ebb_cuda_bytes_resident,
         .bytes_process = ebb_cuda_bytes_process,
         .bytes_overhead = ebb_cuda_bytes_overhead,
+        .other_users = cuda_other_users,
         .host_ready = cuda_host_ready,
+        .bytes_pinned = ebb_cuda_bytes_pinned,
+        .pin_seconds = ebb_cuda_pin_seconds,
         .copy_rows = ebb_cuda_copy_rows,
         .fill = ebb_cuda_fill,
         .block_create = ebb_cuda_block_create,

@@ -63,8 +63,10 @@ struct ebb_cuda_slab {
     size_t bytes; /* of the mapping */
     pthread_t thread;
     bool running;
-    bool pinned;
-    const char *refused; /* why it is not */
+    /* Of it, from the start on: what is not pinned, and behind how much nothing is used. */
+    size_t pageable, used;
+    double seconds;      /* that all of it took to be backed and pinned */
+    const char *refused; /* why less is pinned than was to be; NULL: it is as it was to be */
     char *ring;          /* pinned: the words and slots of all queues; NULL: none */
     char *ring_on_device;
     size_t slot_bytes;
@@ -147,7 +149,12 @@ void ebb_cuda_block_free(struct ebb_device *device, void *block);
 enum ebb_status ebb_cuda_reserve_slab(struct ebb_cuda_device *own, int64_t bytes);
 /* The slab is ready to be copied to and from when this returns. */
 void ebb_cuda_join_slab(struct ebb_cuda_device *own);
-/* A copy to or from a slab that is not pinned. The caller has joined it. */
+int64_t ebb_cuda_bytes_pinned(const struct ebb_device *device);
+double ebb_cuda_pin_seconds(const struct ebb_device *device);
+/* How many of the bytes from `at` on are not pinned, where it is of the slab; 0 elsewhere. The
+ * caller has joined it. */
+int64_t ebb_cuda_pageable(const struct ebb_cuda_device *own, const void *at, int64_t bytes);
+/* A copy to or from what is not pinned of the slab. The caller has joined it. */
 enum ebb_status ebb_cuda_bounce(struct ebb_cuda_device *own, enum ebb_queue queue, void *to,
                                 const void *from, int64_t bytes);
 /* How far the queue's bounced pieces have been enqueued; 0: none. */

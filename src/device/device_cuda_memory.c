@@ -53,16 +53,59 @@ static bool touches_host(const struct ebb_cuda_device *own, const void *at)
     return ebb_device_space_of(&own->base, at) == EBB_SPACE_HOST;
 }
 
+/* Where a range of the slab crosses from what is not pinned to what is: the bytes before that.
+ * 0: it does not. */
+static int64_t crossing(const struct ebb_cuda_device *own, const void *at, int64_t bytes)
+{
+    int64_t pageable = ebb_cuda_pageable(own, at, bytes);
+    return pageable < bytes ? pageable : 0;
+}
+
+/* The driver takes a range for pinned as a whole or not at all, so one that is half of each is
+ * copied in pieces. */
+static cudaError_t copy_crossing(const struct ebb_cuda_device *own, char *to, const char *from,
+                                 int64_t bytes)
+{
+    cudaError_t error = cudaSuccess;
+    while (bytes > 0 && error == cudaSuccess) {
+        int64_t piece = bytes, cut = crossing(own, to, piece);
+        if (cut > 0) piece = cut;
+        cut = crossing(own, from, piece);
+        if (cut > 0) piece = cut;
+        error = cudaMemcpy(to, from, (size_t)piece, cudaMemcpyDefault);
+        to += piece;
+        from += piece;
+        bytes -= piece;
+    }
+    return error;
+}
+
+static cudaError_t copy_all_rows(const struct ebb_cuda_device *own, void *to, int64_t to_stride,
+                                 const void *from, int64_t from_stride, int64_t row_bytes,
+                                 int64_t rows)
+{
+    const int64_t last = rows - 1;
+    cudaError_t error = cudaSuccess;
+    if (crossing(own, to, last * to_stride + row_bytes) > 0 ||
+        crossing(own, from, last * from_stride + row_bytes) > 0) {
+        for (int64_t i = 0; i < rows && error == cudaSuccess; i++)
+            error = copy_crossing(own, (char *)to + i * to_stride,
+                                  (const char *)from + i * from_stride, row_bytes);
+        return error;
+    }
+    if (rows == 1 || (to_stride == row_bytes && from_stride == row_bytes))
+        return cudaMemcpy(to, from, (size_t)(row_bytes * rows), cudaMemcpyDefault);
+    return cudaMemcpy2D(to, (size_t)to_stride, from, (size_t)from_stride, (size_t)row_bytes,
+                        (size_t)rows, cudaMemcpyDefault);
+}
+
 enum ebb_status ebb_cuda_copy_rows(struct ebb_device *device, void *to, int64_t to_stride,
                                    const void *from, int64_t from_stride, int64_t row_bytes,
                                    int64_t rows)
 {
     struct ebb_cuda_device *own = ebb_cuda_of(device);
     if (touches_host(own, to) || touches_host(own, from)) ebb_cuda_join_slab(own);
-    cudaError_t error = rows == 1 || (to_stride == row_bytes && from_stride == row_bytes)
-                            ? cudaMemcpy(to, from, (size_t)(row_bytes * rows), cudaMemcpyDefault)
-                            : cudaMemcpy2D(to, (size_t)to_stride, from, (size_t)from_stride,
-                                           (size_t)row_bytes, (size_t)rows, cudaMemcpyDefault);
+    cudaError_t error = copy_all_rows(own, to, to_stride, from, from_stride, row_bytes, rows);
     /* A copy inside the device returns before it is done. */
     if (error == cudaSuccess) error = cudaStreamSynchronize(NULL);
     return ebb_cuda_direct(ebb_cuda_of(device), error, "a copy by the host");

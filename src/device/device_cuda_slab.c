@@ -1,11 +1,12 @@
-/* The host space of the CUDA backend: one slab of memory, pinned as a whole, or not at all.
+/* The host space of the CUDA backend: one slab of memory, of which the end is pinned: all of it,
+ * all but what the plan leaves out, or as much as the system grants (device_pin.h).
  *
  * It is anonymous memory in huge pages, touched by several threads and then registered: a third of
  * the time that cudaHostAlloc takes. That happens in a thread of its own while the model is loaded;
  * the first copy that needs the slab waits for it.
  *
- * Where the system refuses to pin it, the copy engines cannot reach it in the background. A ring of
- * slots is then pinned instead, a few for each queue, and copies bounce through it
+ * What is not pinned the copy engines cannot reach in the background. For that a ring of slots is
+ * pinned, a few for each queue, and copies bounce through it
  * (device_bounce.h): the streams wait for words beside the slots and write them by stream memory
  * operations. Each word has one writer, the GPU or the CPU. The ring is made in the same thread, so
  * that no copy allocates.
@@ -17,7 +18,9 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 
+#include "base/clock.h"
 #include "base/text.h"
+#include "device/device_pin.h"
 
 enum {
     TOUCHERS = 8, /* threads that touch the host slab */
@@ -99,23 +102,62 @@ static void pin_ring(struct ebb_cuda_device *own)
     slab->slot_bytes = slot;
 }
 
+static bool pin_range(void *user, char *start, size_t bytes)
+{
+    struct ebb_cuda_device *own = (struct ebb_cuda_device *)user;
+    const int64_t limit = own->base.pin_limit;
+    if (own->pageable || (limit > 0 && (int64_t)bytes > limit)) {
+        own->slab.refused = "as a test wants it";
+        return false;
+    }
+    cudaError_t error = cudaHostRegister(start, bytes, cudaHostRegisterPortable);
+    if (error == cudaSuccess) return true;
+    (void)cudaGetLastError();
+    own->slab.refused = cudaGetErrorString(error);
+    return false;
+}
+
+static void unpin_range(void *user, char *start)
+{
+    (void)user;
+    (void)cudaHostUnregister(start);
+}
+
 static void *pin_slab(void *user)
 {
     struct ebb_cuda_device *own = (struct ebb_cuda_device *)user;
     struct ebb_cuda_slab *slab = &own->slab;
+    const struct ebb_pinner pinner = {own, pin_range, unpin_range};
+    size_t first = (size_t)own->base.pageable_bytes;
+    double start = ebb_clock_seconds();
     (void)cudaSetDevice(own->ordinal);
+    if (first > slab->used) first = slab->used;
     touch_slab(slab);
-    if (own->pageable) {
-        slab->refused = "as a test wants it";
-    } else {
-        cudaError_t error = cudaHostRegister(slab->start, slab->bytes, cudaHostRegisterPortable);
-        slab->pinned = error == cudaSuccess;
-        if (!slab->pinned) slab->refused = cudaGetErrorString(error);
-    }
-    if (slab->pinned) return NULL;
-    (void)cudaGetLastError();
-    pin_ring(own);
+    size_t pinned =
+        ebb_pin_end(&pinner, (char *)slab->start + first, slab->used - first, EBB_SPACE_ALIGN);
+    slab->pageable = slab->used - pinned;
+    slab->seconds = pinned > 0 ? ebb_clock_seconds() - start : 0;
+    if (slab->pageable > 0) pin_ring(own);
     return NULL;
+}
+
+int64_t ebb_cuda_bytes_pinned(const struct ebb_device *device)
+{
+    const struct ebb_cuda_slab *slab = &((const struct ebb_cuda_device *)device)->slab;
+    int64_t bytes = device->space[EBB_SPACE_HOST].bytes - (int64_t)slab->pageable;
+    return bytes > 0 ? bytes : 0;
+}
+
+double ebb_cuda_pin_seconds(const struct ebb_device *device)
+{
+    return ((const struct ebb_cuda_device *)device)->slab.seconds;
+}
+
+int64_t ebb_cuda_pageable(const struct ebb_cuda_device *own, const void *at, int64_t bytes)
+{
+    if (own->slab.pageable == 0 || ebb_device_space_of(&own->base, at) != EBB_SPACE_HOST) return 0;
+    int64_t left = (const char *)own->slab.start + own->slab.pageable - (const char *)at;
+    return left <= 0 ? 0 : left < bytes ? left : bytes;
 }
 
 enum ebb_status ebb_cuda_reserve_slab(struct ebb_cuda_device *own, int64_t bytes)
@@ -133,6 +175,8 @@ enum ebb_status ebb_cuda_reserve_slab(struct ebb_cuda_device *own, int64_t bytes
     if (before < HUGE_PAGE) munmap(start + before + usable, HUGE_PAGE - before);
     own->slab.start = start + before;
     own->slab.bytes = usable;
+    own->slab.used = ((size_t)bytes + EBB_SPACE_ALIGN - 1) / EBB_SPACE_ALIGN * EBB_SPACE_ALIGN;
+    own->slab.pageable = own->slab.used;
     (void)madvise(own->slab.start, usable, MADV_HUGEPAGE);
     own->base.space[EBB_SPACE_HOST] =
         (struct ebb_device_space){.base = (char *)own->slab.start, .bytes = bytes};
@@ -199,17 +243,22 @@ static enum ebb_status start_bounce(struct ebb_cuda_device *own, enum ebb_queue 
 
 void ebb_cuda_join_slab(struct ebb_cuda_device *own)
 {
-    char size[32];
+    char size[32], granted[32];
     struct ebb_cuda_slab *slab = &own->slab;
     if (!slab->running) return;
     pthread_join(slab->thread, NULL);
     slab->running = false;
-    if (slab->pinned || own->lost) return;
-    ebb_warn_once(own->base.ctx, "device.pageable",
-                  "the system refuses to pin %s of host memory (%s): it stays pageable, and copies "
-                  "to and from it are several times slower\nraise the limit on locked memory "
-                  "(ulimit -l), or lower host_memory_budget",
-                  ebb_text_bytes((int64_t)slab->bytes, size, sizeof size), slab->refused);
+    if (slab->pageable == 0 || own->lost) return;
+    size_t pinned = slab->used - slab->pageable;
+    if (slab->refused != NULL)
+        ebb_warn_once(own->base.ctx, "device.pageable",
+                      "of %s of host memory the system pins %s (%s): copies to and from the rest "
+                      "are several times slower\nraise the limit on locked memory (ulimit -l), or "
+                      "lower host_memory_budget",
+                      ebb_text_bytes((int64_t)slab->used, size, sizeof size),
+                      pinned > 0 ? ebb_text_bytes((int64_t)pinned, granted, sizeof granted)
+                                 : "nothing",
+                      slab->refused);
     for (int q = 0; slab->ring != NULL && q < EBB_QUEUE_COUNT; q++)
         ebb_cuda_remember(own, start_bounce(own, (enum ebb_queue)q));
 }
@@ -288,6 +337,6 @@ void ebb_cuda_free_slab(struct ebb_cuda_device *own)
     struct ebb_cuda_slab *slab = &own->slab;
     for (int q = 0; q < EBB_QUEUE_COUNT; q++) ebb_bounce_free(slab->bounce[q]);
     if (slab->ring != NULL) (void)cudaFreeHost(slab->ring);
-    if (slab->pinned) (void)cudaHostUnregister(slab->start);
+    if (slab->pageable < slab->used) (void)cudaHostUnregister((char *)slab->start + slab->pageable);
     if (slab->start != NULL) munmap(slab->start, slab->bytes);
 }

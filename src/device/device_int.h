@@ -35,6 +35,7 @@ struct ebb_device {
     int events; /* room, in number */
     int marks;
     struct ebb_device_space space[EBB_SPACE_COUNT];
+    int64_t pageable_bytes, pin_limit; /* options of the same names */
 };
 
 struct ebb_ticket {
@@ -55,7 +56,12 @@ struct ebb_device_backend {
     int64_t (*bytes_resident)(const struct ebb_device *device, enum ebb_space space);
     int64_t (*bytes_process)(const struct ebb_device *device, enum ebb_bytes_way *way);
     int64_t (*bytes_overhead)(const struct ebb_device *device);
+    /* NULL: nothing is known. */
+    const char *(*other_users)(const struct ebb_device *device, char *out, size_t out_bytes);
     void (*host_ready)(struct ebb_device *device); /* NULL: it is at once */
+    /* Of the HOST space, which stands; NULL: nothing has to be pinned. */
+    int64_t (*bytes_pinned)(const struct ebb_device *device);
+    double (*pin_seconds)(const struct ebb_device *device);
     enum ebb_status (*copy_rows)(struct ebb_device *device, void *to, int64_t to_stride,
                                  const void *from, int64_t from_stride, int64_t row_bytes,
                                  int64_t rows);

@@ -77,12 +77,28 @@ static double ready_at(const struct forecaster *f, const struct ebb_program *pro
     return ready;
 }
 
+/* What is pinned goes directly, the rest bounces. */
+static double move_seconds(struct forecaster *f, const struct ebb_program *program,
+                           const struct ebb_entry *entry, const struct ebb_op_work *work)
+{
+    const bool out = entry->kind == EBB_ENTRY_OUT;
+    const double slow = (double)ebb_entry_pageable(program, entry, (int64_t)work->bytes);
+    const struct ebb_op_work bounced = {.bytes = slow}, direct = {.bytes = work->bytes - slow};
+    double seconds = 0;
+    if (bounced.bytes > 0)
+        seconds += cost_of(f, out ? EBB_COST_BOUNCE_OUT : EBB_COST_BOUNCE_IN, &bounced);
+    if (direct.bytes > 0)
+        seconds += cost_of(f, out ? EBB_COST_COPY_OUT : EBB_COST_COPY_IN, &direct);
+    return seconds;
+}
+
 /* Moves of rows that are not live, and ops on none, take nothing. */
 static double entry_seconds(struct forecaster *f, const struct ebb_program *program,
                             const struct ebb_entry *entry, const struct ebb_op_work *work)
 {
     if (!ebb_entry_runs(entry, f->env.step)) return 0;
-    if (work->bytes <= 0 && entry->kind != EBB_ENTRY_OP) return 0;
+    if (entry->kind != EBB_ENTRY_OP)
+        return work->bytes > 0 ? move_seconds(f, program, entry, work) : 0;
     return cost_of(f, ebb_entry_cost_class(program, entry, f->numerics), work);
 }
 

@@ -119,6 +119,8 @@ static const struct ebb_cost reference[EBB_COST_COUNT] = {
     [EBB_COST_OPTIMIZER] = {0.02e-6, 1 / 3.988e12, 0},
     [EBB_COST_COPY_OUT] = {4.8e-6, 1 / 55.35e9, 0},
     [EBB_COST_COPY_IN] = {5.95e-6, 1 / 51.9e9, 0},
+    [EBB_COST_BOUNCE_OUT] = {0, 1 / 5.7e9, 0},
+    [EBB_COST_BOUNCE_IN] = {0, 1 / 5.6e9, 0},
     [EBB_COST_GAP] = {1.42e-6, 0, 0},
     [EBB_COST_HOST] = {0.076e-3, 1 / 35.3e9, 0},
 };
@@ -128,6 +130,13 @@ static double unit_bytes(const struct ebb_gpu *gpu, int which)
 {
     return which == EBB_COST_COPY_OUT || which == EBB_COST_COPY_IN ? gpu->link_bytes
                                                                    : gpu->memory_bytes;
+}
+
+/* The host's own work, whatever the GPU: bytes that bounce are bound by the thread that moves
+ * them. */
+static bool is_hosts(int which)
+{
+    return which == EBB_COST_HOST || which == EBB_COST_BOUNCE_OUT || which == EBB_COST_BOUNCE_IN;
 }
 
 void ebb_gpu_rates(const struct ebb_gpu *gpu, enum ebb_dtype storage, struct ebb_rates *rates)
@@ -140,7 +149,7 @@ void ebb_gpu_rates(const struct ebb_gpu *gpu, enum ebb_dtype storage, struct ebb
     if (storage != EBB_BF16) return; /* nothing is known of other types */
     for (int i = 0; i < EBB_COST_COUNT; i++) {
         struct ebb_cost cost = reference[i];
-        if (i != EBB_COST_HOST) cost.byte *= unit_bytes(known, i) / unit_bytes(gpu, i);
+        if (!is_hosts(i)) cost.byte *= unit_bytes(known, i) / unit_bytes(gpu, i);
         cost.flop *= known->flops / gpu->flops;
         rates->costs[i] = cost;
     }

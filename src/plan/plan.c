@@ -14,8 +14,15 @@ static int64_t align_up(int64_t bytes)
     return (bytes + EBB_ALIGN_BYTES - 1) / EBB_ALIGN_BYTES * EBB_ALIGN_BYTES;
 }
 
+/* Whether a tensor is optimizer state in host memory. */
+static bool is_state_away(const struct ebb_net *net, const struct ebb_tensor *tensor, int32_t unit)
+{
+    return tensor->space == EBB_SPACE_HOST && unit >= 0 && net->units[unit] == EBB_UNIT_OPTIMIZER;
+}
+
 /* Lays the net's tensors out in each space, one after the other; `start`: where its transient
- * region begins. */
+ * region begins. Optimizer state comes first in host memory: where not all of that is pinned it is
+ * its start that is not. */
 static void lay_persistent(const struct ebb_net *net, const struct ebb_policies *policies,
                            struct ebb_tensor *tensors, int64_t start[EBB_SPACE_COUNT])
 {
@@ -27,9 +34,13 @@ static void lay_persistent(const struct ebb_net *net, const struct ebb_policies 
             tensors[i].bytes = away ? tensors[i].bytes : 0;
         else if (away)
             tensors[i].space = EBB_SPACE_HOST;
-        tensors[i].offset = start[tensors[i].space];
-        start[tensors[i].space] = align_up(tensors[i].offset + tensors[i].bytes);
     }
+    for (int state = 1; state >= 0; state--)
+        for (int32_t i = 0; i < net->tensor_count; i++) {
+            if (is_state_away(net, &tensors[i], net->unit_of[i]) != (state == 1)) continue;
+            tensors[i].offset = start[tensors[i].space];
+            start[tensors[i].space] = align_up(tensors[i].offset + tensors[i].bytes);
+        }
 }
 
 /* ---- one program ---- */
@@ -123,6 +134,30 @@ static void count_bytes(struct ebb_plan *plan, int64_t transient, int64_t saved_
         plan->host_kind_bytes[EBB_KIND_SAVED] -= plan->host_kind_bytes[i];
 }
 
+static void set_pageable(struct ebb_plan *plan, int64_t bytes)
+{
+    plan->pageable_bytes = bytes;
+    for (int i = 0; i < EBB_PROGRAM_COUNT; i++)
+        if (plan->programs[i]) ebb_program_set_pageable(plan->programs[i], bytes);
+}
+
+/* What is beyond the budget for pinned memory, in whole pages. */
+static void count_pageable(struct ebb_plan *plan)
+{
+    enum { PAGE = 4096 };
+    const int64_t budget = plan->request.pinned_budget;
+    int64_t beyond = budget > 0 ? plan->host_bytes - budget : 0;
+    beyond = beyond > 0 ? (beyond + PAGE - 1) / PAGE * PAGE : 0;
+    set_pageable(plan, beyond < plan->host_bytes ? beyond : plan->host_bytes);
+}
+
+enum ebb_status ebb_plan_set_pageable(struct ebb_ctx *ctx, struct ebb_plan *plan, int64_t bytes)
+{
+    EBB_ASSERT(bytes >= 0 && bytes <= plan->host_bytes);
+    set_pageable(plan, bytes);
+    return ebb_plan_forecast(ctx, plan);
+}
+
 void ebb_plan_set_overhead(struct ebb_plan *plan, int64_t overhead_bytes)
 {
     struct ebb_plan_request *request = &plan->request;
@@ -171,6 +206,7 @@ enum ebb_status ebb_plan_write(struct ebb_ctx *ctx, struct ebb_plan *plan,
         ebb_program_traffic(plan->programs[EBB_PROGRAM_UPDATE], &plan->update_out,
                             &plan->update_in);
     count_bytes(plan, start[EBB_SPACE_DEVICE], saved_bytes);
+    count_pageable(plan);
     ebb_plan_set_overhead(plan, request->overhead_bytes);
     return EBB_OK;
 }

@@ -34,6 +34,8 @@ struct ebb_plan_request {
     int64_t device_budget;            /* bytes of the whole process; 0: none */
     int64_t overhead_bytes;           /* of it that no plan decides: a GPU's driver and libraries */
     int64_t host_budget;              /* bytes; 0: none */
+    /* Bytes of host memory that may be pinned; 0: no bound. Less than a page: none. */
+    int64_t pinned_budget;
     /* What work costs here, borrowed; NULL: not known, and the ladder's order decides. */
     const struct ebb_rates *rates;
     /* What a step does, borrowed; NULL: one micro-batch at capacity, a label a token, documents as
@@ -57,6 +59,9 @@ struct ebb_plan {
     int64_t device_bytes; /* end of the highest range that any program uses */
     int64_t total_bytes;  /* device_bytes and the overhead: what a budget is compared with */
     int64_t host_bytes;
+    /* Of the host space, its first bytes, whole pages, that are not pinned: what is beyond the
+     * budget for it. Optimizer state lies there before all else, since it moves least often. */
+    int64_t pageable_bytes;
     int64_t kind_bytes[EBB_KIND_COUNT]; /* of device memory: sum == device_bytes; gaps of alignment
                                            count as working set */
     int64_t host_kind_bytes[EBB_KIND_COUNT]; /* of host memory: sum == host_bytes; what moves out
@@ -68,9 +73,10 @@ struct ebb_plan {
 };
 
 /* With rates, makes the plan whose step takes the least time by forecast, as far as a search finds
- * it (plan/search_int.h); without, the first of the ladder (plan/policy.h) that fits. If none fits,
- * returns EBB_OK with fits false and the smallest of the ladder: the caller says what to change.
- * The caller frees. */
+ * it (plan/search_int.h); without, the first of the ladder (plan/policy.h) that fits. Where that
+ * cannot be pinned as a whole, one that can is looked for too, and the faster of both is returned.
+ * If none fits, returns EBB_OK with fits false and the smallest of the ladder: the caller says what
+ * to change. The caller frees. */
 enum ebb_status ebb_plan_create(struct ebb_ctx *ctx, const struct ebb_plan_request *request,
                                 struct ebb_plan **plan);
 void ebb_plan_free(struct ebb_ctx *ctx, struct ebb_plan *plan); /* accepts NULL */
@@ -78,6 +84,14 @@ void ebb_plan_free(struct ebb_ctx *ctx, struct ebb_plan *plan); /* accepts NULL 
 int32_t ebb_plan_away(const struct ebb_plan *plan, enum ebb_unit kind, int32_t *all);
 /* The overhead as it turned out: the plan stays as it is, `total_bytes` and `fits` follow. */
 void ebb_plan_set_overhead(struct ebb_plan *plan, int64_t overhead_bytes);
+
+/* So many bytes are not pinned, as it turned out: the plan stays as it is, its forecast follows. */
+enum ebb_status ebb_plan_set_pageable(struct ebb_ctx *ctx, struct ebb_plan *plan, int64_t bytes);
+/* Of the host space: all but the pageable bytes. */
+static inline int64_t ebb_plan_pinned(const struct ebb_plan *plan)
+{
+    return plan->host_bytes - plan->pageable_bytes;
+}
 
 /* Tile and chunk sizes for a model: by the logits of a label (`vocab`, of all heads that stand at a
  * time), the width of the MLP and the capacity, never by budget. */

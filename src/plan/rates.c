@@ -80,8 +80,9 @@ enum ebb_cost_class ebb_entry_cost_class(const struct ebb_program *program,
                                          const struct ebb_entry *entry,
                                          const struct ebb_numerics *numerics)
 {
-    if (entry->kind == EBB_ENTRY_OUT) return EBB_COST_COPY_OUT;
-    if (entry->kind == EBB_ENTRY_IN) return EBB_COST_COPY_IN;
+    const bool bounces = ebb_entry_pageable(program, entry, INT64_MAX) > 0;
+    if (entry->kind == EBB_ENTRY_OUT) return bounces ? EBB_COST_BOUNCE_OUT : EBB_COST_COPY_OUT;
+    if (entry->kind == EBB_ENTRY_IN) return bounces ? EBB_COST_BOUNCE_IN : EBB_COST_COPY_IN;
     return op_class(program, entry, numerics);
 }
 

@@ -37,7 +37,11 @@ extern "C" {
     X(OPTIMIZER, "optimizer")                                                                      \
     X(COPY_OUT, "copy_out")                                                                        \
     X(COPY_IN, "copy_in")                                                                          \
-    X(GAP, "gap")   /* before each entry of COMPUTE: `call` alone */                               \
+    /* of host memory that is not pinned, which goes through a ring of slots that are */           \
+    X(BOUNCE_OUT, "bounced_copy_out")                                                              \
+    X(BOUNCE_IN, "bounced_copy_in")                                                                \
+    X(PIN, "pin_host_memory") /* once, before the first step: backing and pinning it */            \
+    X(GAP, "gap")             /* before each entry of COMPUTE: `call` alone */                     \
     X(HOST, "host") /* around a run of a program; bytes: rows that the host puts together for it   \
                      */
 
@@ -49,6 +53,7 @@ enum ebb_cost_class {
 };
 const char *ebb_cost_key(enum ebb_cost_class which);
 
+/* A move of which some is not pinned is a bounced one. */
 enum ebb_cost_class ebb_entry_cost_class(const struct ebb_program *program,
                                          const struct ebb_entry *entry,
                                          const struct ebb_numerics *numerics);

@@ -217,8 +217,8 @@ static void add_words(struct ebb_plan *plan, enum ebb_unit kind, const char *wha
     plan->rung = plan->rung > 0 ? plan->rung : 1;
 }
 
-enum ebb_status ebb_plan_create(struct ebb_ctx *ctx, const struct ebb_plan_request *request,
-                                struct ebb_plan **plan)
+static enum ebb_status create(struct ebb_ctx *ctx, const struct ebb_plan_request *request,
+                              struct ebb_plan **plan)
 {
     struct chooser c = {.ctx = ctx, .request = request};
     *plan = NULL;
@@ -232,5 +232,30 @@ enum ebb_status ebb_plan_create(struct ebb_ctx *ctx, const struct ebb_plan_reque
     add_words(c.best, EBB_UNIT_PARAMS, "frozen matrices");
     add_words(c.best, EBB_UNIT_OPTIMIZER, "gradients and optimizer state");
     *plan = c.best;
+    return EBB_OK;
+}
+
+/* Estimates of what moves take have all of it pinned, so where that is not so the search may well
+ * miss a plan that moves less: it is looked for by a budget of host memory that can be pinned. */
+enum ebb_status ebb_plan_create(struct ebb_ctx *ctx, const struct ebb_plan_request *request,
+                                struct ebb_plan **plan_out)
+{
+    struct ebb_plan_request within = *request;
+    struct ebb_plan *plan, *pinned;
+    *plan_out = NULL;
+    EBB_TRY(create(ctx, request, &plan));
+    *plan_out = plan;
+    if (plan->pageable_bytes == 0) return EBB_OK;
+    within.host_budget = request->pinned_budget;
+    enum ebb_status status = create(ctx, &within, &pinned);
+    if (status != EBB_OK) {
+        ebb_plan_free(ctx, plan);
+        *plan_out = NULL;
+        return status;
+    }
+    const bool better = pinned->fits && (!pinned->forecast.known || is_better(pinned, plan));
+    *plan_out = better ? pinned : plan;
+    ebb_plan_free(ctx, better ? plan : pinned);
+    (*plan_out)->request.host_budget = request->host_budget;
     return EBB_OK;
 }

@@ -462,6 +462,21 @@ int64_t ebb_program_end(const struct ebb_program *program, enum ebb_space space)
     return end;
 }
 
+void ebb_program_set_pageable(struct ebb_program *program, int64_t bytes)
+{
+    program->pageable = bytes;
+}
+
+int64_t ebb_entry_pageable(const struct ebb_program *program, const struct ebb_entry *entry,
+                           int64_t bytes)
+{
+    struct ebb_access host;
+    if (entry->kind == EBB_ENTRY_OP || !ebb_program_access(program, entry, 1, &host)) return 0;
+    int64_t left = program->pageable - host.begin, has = host.end - host.begin;
+    if (bytes > has) bytes = has;
+    return left <= 0 ? 0 : left < bytes ? left : bytes;
+}
+
 void ebb_program_traffic(const struct ebb_program *program, int64_t *bytes_out, int64_t *bytes_in)
 {
     *bytes_out = *bytes_in = 0;

@@ -143,6 +143,13 @@ int32_t ebb_program_object_tensor(const struct ebb_program *program, int32_t obj
 /* End of the highest range that the program uses in a space (its persistent tensors included
  * where touched); 0: none. */
 int64_t ebb_program_end(const struct ebb_program *program, enum ebb_space space);
+/* The first bytes of the host space that are not pinned, for what moves of them cost
+ * (plan/rates.h); 0 until it is said. */
+void ebb_program_set_pageable(struct ebb_program *program, int64_t bytes);
+/* Of the first `bytes` that a move's host view has, how many are not pinned; 0 for an op. A
+ * program that is laid out. */
+int64_t ebb_entry_pageable(const struct ebb_program *program, const struct ebb_entry *entry,
+                           int64_t bytes);
 /* Bytes moved by OUT and IN entries at capacity, in a step's first micro-batch. */
 void ebb_program_traffic(const struct ebb_program *program, int64_t *bytes_out, int64_t *bytes_in);
 

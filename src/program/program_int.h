@@ -31,6 +31,7 @@ struct ebb_program {
     int32_t *waits; /* of all entries, in the order of the entries */
     int32_t wait_count, wait_room;
     int32_t events;
+    int64_t pageable; /* bytes of the host space, from its start on, that are not pinned */
 };
 
 /* Makes room for `want` items of `item_bytes` in a table; it grows by half. */

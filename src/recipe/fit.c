@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "model/family.h"
+#include "recipe/outlook.h"
 #include "recipe/second.h"
 
 enum { SIZE_TEXT = 32 };
@@ -211,6 +212,39 @@ static enum ebb_status add_host(const struct ebb_setup *setup, const struct ebb_
     return EBB_OK;
 }
 
+double ebb_fit_pin_seconds(const struct ebb_setup *setup, const struct ebb_plan *plan)
+{
+    const struct ebb_rates *rates = setup->request.rates;
+    const struct ebb_op_work work = {.bytes = (double)ebb_plan_pinned(plan)};
+    if (setup->request.backend != EBB_BACKEND_CUDA || rates == NULL) return 0;
+    return work.bytes > 0 ? ebb_cost_seconds(&rates->costs[EBB_COST_PIN], &work) : 0;
+}
+
+/* By how much copies of what is not pinned are slower; 0: not known. */
+static double slowness(const struct ebb_rates *rates)
+{
+    if (rates == NULL || !(rates->costs[EBB_COST_COPY_OUT].byte > 0)) return 0;
+    return rates->costs[EBB_COST_BOUNCE_OUT].byte / rates->costs[EBB_COST_COPY_OUT].byte;
+}
+
+/* A GPU's: what of the host memory is pinned, how long that takes, and what the rest costs. */
+static enum ebb_status add_pinned(const struct ebb_setup *setup, const struct ebb_plan *plan,
+                                  struct ebb_str *out)
+{
+    char size[SIZE_TEXT], time[EBB_OUTLOOK_TIME], takes[96] = "", slow[96] = "";
+    const double seconds = ebb_fit_pin_seconds(setup, plan), times = slowness(setup->request.rates);
+    if (setup->request.backend != EBB_BACKEND_CUDA || plan->host_bytes == 0) return EBB_OK;
+    if (seconds > 0)
+        snprintf(takes, sizeof takes, ", about %s before the first step",
+                 ebb_outlook_time(seconds, time));
+    EBB_TRY(ebb_str_addf(setup->ctx, out, "%-22s%12s%s\n", "  pinned",
+                         ebb_text_bytes(ebb_plan_pinned(plan), size, sizeof size), takes));
+    if (plan->pageable_bytes == 0) return EBB_OK;
+    if (times > 1) snprintf(slow, sizeof slow, ", copied %.*f times slower", times < 10, times);
+    return ebb_str_addf(setup->ctx, out, "%-22s%12s%s\n", "  through pinned slots",
+                        ebb_text_bytes(plan->pageable_bytes, size, sizeof size), slow);
+}
+
 enum ebb_status ebb_fit_table(const struct ebb_setup *setup, const struct ebb_engine *engine,
                               struct ebb_str *out)
 {
@@ -228,6 +262,7 @@ enum ebb_status ebb_fit_table(const struct ebb_setup *setup, const struct ebb_en
         EBB_TRY(add_size(ctx, out, "driver and libraries", plan->request.overhead_bytes));
     EBB_TRY(add_size(ctx, out, "device memory", plan->total_bytes));
     EBB_TRY(add_host(setup, plan, out));
+    EBB_TRY(add_pinned(setup, plan, out));
     EBB_TRY(ebb_str_addf(ctx, out, "\nmoved in each micro-batch\n"));
     EBB_TRY(add_size(ctx, out, "  to the host", plan->bytes_out));
     EBB_TRY(add_size(ctx, out, "  from the host", plan->bytes_in));
@@ -291,6 +326,8 @@ json_t *ebb_fit_json(const struct ebb_setup *setup, const struct ebb_engine *eng
 {
     const struct ebb_plan *plan = ebb_engine_plan(engine);
     const struct ebb_capacity *capacity = &setup->request.capacity;
+    const bool gpu = setup->request.backend == EBB_BACKEND_CUDA;
+    const double seconds = ebb_fit_pin_seconds(setup, plan);
     int64_t trained = 0, all = 0;
     ebb_engine_parameters(engine, &trained, &all);
     json_t *json = json_object();
@@ -316,6 +353,9 @@ json_t *ebb_fit_json(const struct ebb_setup *setup, const struct ebb_engine *eng
     json = with(json, "overhead_bytes", json_integer(plan->request.overhead_bytes));
     json = with(json, "total_bytes", json_integer(plan->total_bytes));
     json = with(json, "host_bytes", json_integer(plan->host_bytes));
+    json = with(json, "pinned_bytes", json_integer(gpu ? ebb_plan_pinned(plan) : 0));
+    json = with(json, "pageable_bytes", json_integer(plan->pageable_bytes));
+    json = with(json, "pin_seconds", seconds > 0 ? json_real(seconds) : json_null());
     json = with(json, "bytes_out", json_integer(plan->bytes_out));
     json = with(json, "bytes_in", json_integer(plan->bytes_in));
     json = with(json, "update_bytes_out", json_integer(plan->update_out));
@@ -575,6 +615,7 @@ enum ebb_status ebb_fit_changes(const struct ebb_setup *setup, const struct ebb_
         if (trial == NULL) return EBB_NO_MEMORY;
         trial->request = setup->request;
         trial->request.numerics = NULL;
+        trial->request.pinned_budget = 0; /* what fits does not depend on it */
         trial->request.rates = NULL; /* a search would take all of the budget: less is asked for */
         if (change_table[i](setup, trial))
             plan_trial(setup, trial, now, changes, count);

@@ -15,6 +15,10 @@ enum ebb_status ebb_fit_table(const struct ebb_setup *setup, const struct ebb_en
 /* The same as JSON; the caller owns it. NULL after a failure. */
 json_t *ebb_fit_json(const struct ebb_setup *setup, const struct ebb_engine *engine);
 
+/* Seconds that backing and pinning host memory take before the first step. 0: none, or not
+ * measured here. */
+double ebb_fit_pin_seconds(const struct ebb_setup *setup, const struct ebb_plan *plan);
+
 /* A change of the configuration and what the run would need with it. */
 struct ebb_fit_change {
     char text[160]; /* "gradient_checkpointing: true" */

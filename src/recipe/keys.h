@@ -160,6 +160,7 @@ struct ebb_config {
     /* memory */
     struct ebb_amount memory_budget;
     struct ebb_amount host_memory_budget;
+    struct ebb_amount pinned_memory_budget;
     int gradient_checkpointing; /* enum ebb_auto */
     int activation_offloading;  /* enum ebb_auto */
     bool activation_offloading_use_streams;

@@ -129,6 +129,10 @@ static bool no_budget(const struct ebb_config *config)
     return config->memory_budget.bytes == 0 && !(config->memory_budget.percent > 0) &&
            ebb_config_backend(config) == EBB_BACKEND_CPU;
 }
+static bool on_cpu(const struct ebb_config *config)
+{
+    return ebb_config_backend(config) == EBB_BACKEND_CPU;
+}
 static bool sends_units(const struct ebb_config *config)
 {
     return config->offload_params == EBB_TIER_KEY_CPU ||
@@ -378,6 +382,8 @@ static const struct rule rules[] = {
     {"activation_offloading_use_streams", TRAIN, false, nothing_moves, "activation_offloading",
      "has no effect with activation_offloading: false",
      "activation_offloading: auto or true, or remove it"},
+    {"pinned_memory_budget", TRAIN, false, on_cpu, "device",
+     "has no effect on the CPU, where copies need nothing pinned", "remove it"},
     {"activation_offloading_use_streams host_memory_budget", TRAIN, false, no_budget,
      "memory_budget", "has no effect on the CPU without memory_budget: nothing moves",
      "memory_budget: 80%, or remove it"},

@@ -473,6 +473,13 @@ static const struct ebb_option table[] = {
              "embedding that is not on the device. Without it three quarters of what is free; "
              "for a gpu that is not here 64 GiB; no bound on the CPU where 'ebb probe' has not "
              "run."},
+    {KEY(pinned_memory_budget), .group = EBB_GROUP_MEMORY, .type = EBB_OPTION_SIZE,
+     .commands = TRAIN, .low = 1 << 12,
+     .help = "GPU: how much of that host memory may be pinned, which the GPU's copy engines need "
+             "and other programs cannot use. Without it three quarters of what is free, which is "
+             "all unless host_memory_budget names more. The rest is reached through a ring of "
+             "pinned slots, several times slower: optimizer state first, which moves once a step. "
+             "Where the system pins less than that, the run is planned again with what it pins."},
     {KEY(gradient_checkpointing), .group = EBB_GROUP_MEMORY, .type = EBB_OPTION_AUTO_BOOL,
      .commands = TRAIN, .text = "auto",
      .aliases =
@@ -805,7 +812,8 @@ static const struct ebb_foreign_key foreign[] = {
     {"gradient_checkpointing_kwargs ac_mode ac_option selective_ac_option", false, "",
      "Ebb recomputes what the plan says; 'activations' chooses by hand"},
     {"use_pin_memory pin_memory", false, "",
-     "host memory for moves is reserved once, before step 1; on the CPU there is nothing to pin"},
+     "host memory for moves is reserved and pinned once, before step 1; pinned_memory_budget says "
+     "how much of it; on the CPU there is nothing to pin"},
     {"min_offload_size", false, "",
      "Ebb moves the few tensors that are worth it, chosen by the plan, not by size"},
     {"max_fwd_stash_size", false, "", "how many moves are under way at once is part of the plan"},

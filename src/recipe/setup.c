@@ -176,6 +176,8 @@ static enum ebb_status fill_machine(struct ebb_setup *setup)
         if (!setup->budget_given) request->device_budget = setup->gpu->bytes - SPARE_BYTES;
     } else if (request->backend == EBB_BACKEND_CUDA) {
         request->overhead_bytes = ebb_setup_overhead(request->backend);
+        request->free_bytes[EBB_SPACE_DEVICE] =
+            ebb_backend_bytes_free(setup->ctx, request->backend);
         if (!setup->budget_given)
             request->device_budget = ebb_setup_free_bytes(setup->ctx, request->backend);
     }
@@ -662,12 +664,18 @@ static void settle_host_budget(struct ebb_setup *setup)
     static const int64_t assumed = INT64_C(64) << 30;
     struct ebb_engine_request *request = &setup->request;
     const bool gpu = request->backend == EBB_BACKEND_CUDA;
+    const int64_t free_bytes = ebb_backend_bytes_free(setup->ctx, EBB_BACKEND_CPU);
+    if (!setup->gpu) request->free_bytes[EBB_SPACE_HOST] = free_bytes;
+    if (!setup->gpu && !gpu) request->free_bytes[EBB_SPACE_DEVICE] = free_bytes;
+    const int64_t share = setup->gpu ? assumed : ebb_setup_host_share(free_bytes);
     request->host_budget = ebb_setup_budget(&setup->config->host_memory_budget, EBB_BACKEND_CPU);
+    request->pinned_budget =
+        ebb_setup_budget(&setup->config->pinned_memory_budget, EBB_BACKEND_CPU);
     setup->host_given = request->host_budget > 0;
-    if (setup->host_given || (!gpu && request->rates == NULL)) return;
-    request->host_budget =
-        setup->gpu ? assumed
-                   : ebb_setup_host_share(ebb_backend_bytes_free(setup->ctx, EBB_BACKEND_CPU));
+    setup->pinned_given = request->pinned_budget > 0;
+    /* A GPU that is not here may be in a machine with more memory, if somebody says so. */
+    if (gpu && !setup->gpu && !setup->pinned_given) request->pinned_budget = share;
+    if (!setup->host_given && (gpu || request->rates != NULL)) request->host_budget = share;
 }
 
 int64_t ebb_setup_resumed_budget(int64_t now, int64_t recorded, int64_t free_bytes)
@@ -688,7 +696,7 @@ enum ebb_status ebb_setup_resumed(struct ebb_setup *setup, const char *resume)
 {
     struct ebb_engine_request *request = &setup->request;
     struct ebb_run_budgets kept;
-    char device[64] = "", host[64] = "", bytes[32];
+    char device[64] = "", host[64] = "", pinned[64] = "", bytes[32];
     EBB_TRY(ebb_run_record_budgets(setup->ctx, resume, &kept));
     /* On a CPU somebody named it, whatever is free. */
     int64_t free_bytes = request->backend == EBB_BACKEND_CUDA
@@ -700,15 +708,24 @@ enum ebb_status ebb_setup_resumed(struct ebb_setup *setup, const char *resume)
         setup->host_resumed =
             take_budget(kept.host, ebb_backend_bytes_free(setup->ctx, EBB_BACKEND_CPU),
                         &request->host_budget);
+    if (kept.pinned == 0 && setup->host_resumed) kept.pinned = kept.host; /* once all was pinned */
+    if (!setup->pinned_given && request->backend == EBB_BACKEND_CUDA)
+        setup->pinned_resumed =
+            take_budget(kept.pinned, ebb_backend_bytes_free(setup->ctx, EBB_BACKEND_CPU),
+                        &request->pinned_budget);
     if (setup->budget_resumed)
         snprintf(device, sizeof device, " memory_budget %s",
                  ebb_text_bytes(request->device_budget, bytes, sizeof bytes));
     if (setup->host_resumed)
         snprintf(host, sizeof host, "%s host_memory_budget %s", setup->budget_resumed ? "," : "",
                  ebb_text_bytes(request->host_budget, bytes, sizeof bytes));
-    if (setup->budget_resumed || setup->host_resumed)
-        ebb_log(setup->ctx, EBB_LOG_INFO, "resume", "budgets of the run that is resumed:%s%s",
-                device, host);
+    if (setup->pinned_resumed)
+        snprintf(pinned, sizeof pinned, "%s pinned_memory_budget %s",
+                 setup->budget_resumed || setup->host_resumed ? "," : "",
+                 ebb_text_bytes(request->pinned_budget, bytes, sizeof bytes));
+    if (setup->budget_resumed || setup->host_resumed || setup->pinned_resumed)
+        ebb_log(setup->ctx, EBB_LOG_INFO, "resume", "budgets of the run that is resumed:%s%s%s",
+                device, host, pinned);
     return EBB_OK;
 }
 

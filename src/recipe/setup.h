@@ -67,7 +67,9 @@ struct ebb_setup {
     struct ebb_numerics numerics; /* of a checkpoint, where the run goes on from one */
     bool budget_given;            /* memory_budget; else the GPU's free memory, or none */
     bool host_given;              /* host_memory_budget; else a share of what is free, or none */
-    bool budget_resumed, host_resumed; /* nobody named it: that of the run that is resumed */
+    bool pinned_given;            /* pinned_memory_budget; the same */
+    /* Nobody named it: that of the run that is resumed. */
+    bool budget_resumed, host_resumed, pinned_resumed;
     const struct ebb_gpu *gpu;         /* one that is not here, for its plan; NULL: this machine */
     struct ebb_rates rates;        /* of the device; request.rates says whether they are known */
     struct ebb_forecast_load load; /* that its plan is searched by, where rates are known */

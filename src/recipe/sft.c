@@ -326,8 +326,8 @@ static enum ebb_status say_model(const struct ebb_setup *setup, const struct ebb
 
 static void say_plan(const struct ebb_setup *setup, const struct ebb_plan *plan)
 {
-    char device[32], budget[32], host[32], out[32], in[32], rest[32];
-    char moves[128] = "", beside[96] = "";
+    char device[32], budget[32], host[32], out[32], in[32], rest[32], slow[32];
+    char moves[160] = "", beside[96] = "", pageable[64] = "";
     int64_t overhead = plan->request.overhead_bytes;
     const bool named = setup->budget_given || setup->budget_resumed;
     ebb_text_bytes(setup->request.device_budget, budget, sizeof budget);
@@ -347,10 +347,13 @@ static void say_plan(const struct ebb_setup *setup, const struct ebb_plan *plan)
     if (overhead > 0)
         snprintf(beside, sizeof beside, ", %s of it for driver and libraries",
                  ebb_text_bytes(overhead, rest, sizeof rest));
-    ebb_log(setup->ctx, EBB_LOG_INFO, "plan", "plan: %s of device memory (%s%s%s): %s%s",
+    if (plan->pageable_bytes > 0)
+        snprintf(pageable, sizeof pageable, ", %s of it not pinned",
+                 ebb_text_bytes(plan->pageable_bytes, slow, sizeof slow));
+    ebb_log(setup->ctx, EBB_LOG_INFO, "plan", "plan: %s of device memory (%s%s%s): %s%s%s",
             ebb_text_bytes(plan->total_bytes, device, sizeof device),
             named ? "memory_budget " : "no memory_budget", named ? budget : "", beside, plan->what,
-            moves);
+            moves, pageable);
 }
 
 /* How long a step will take, where that is known. */
@@ -364,6 +367,26 @@ static enum ebb_status say_forecast(const struct ebb_setup *setup, const struct 
             ebb_outlook_time(outlook.step.step.seconds, time),
             outlook.step.tokens / outlook.step.step.seconds,
             outlook.rates.measured ? "" : " (by the GPU's data sheet: 'ebb probe' measures)");
+    return EBB_OK;
+}
+
+/* The system pins less than was planned: what comes of it. `again`: there is a new plan. */
+static enum ebb_status warn_of_refused(const struct ebb_setup *setup,
+                                       const struct ebb_engine *engine, int64_t refused, bool again)
+{
+    struct ebb_outlook outlook;
+    char size[32], time[EBB_OUTLOOK_TIME], step[96];
+    EBB_TRY(ebb_outlook_step(setup, engine, &outlook));
+    snprintf(step, sizeof step, "how long a step takes then is not known here");
+    if (outlook.known)
+        snprintf(step, sizeof step, "a step is forecast to take %s now",
+                 ebb_outlook_time(outlook.step.step.seconds, time));
+    ebb_warn_once(setup->ctx, again ? "plan.pinned.again" : "plan.pinned",
+                  "%s of host memory that were to be pinned are not: %s; %s\n"
+                  "pinned_memory_budget says beforehand what may be pinned",
+                  ebb_text_bytes(refused, size, sizeof size),
+                  again ? "the run is planned again with what is" : "they go through pinned slots",
+                  step);
     return EBB_OK;
 }
 
@@ -401,30 +424,57 @@ static enum ebb_status announce(const struct ebb_setup *setup, const struct ebb_
     return EBB_OK;
 }
 
-/* GPU: what driver and libraries take is measured, and counted in place of what was assumed. Where
- * the plan does not fit any more, or another might now keep more, there is a new engine. */
+/* Pinning takes a while where there is much of it. */
+static void say_pinning(const struct ebb_setup *setup, const struct ebb_plan *plan)
+{
+    enum { WORTH_A_LINE = 2 };
+    char size[32], time[EBB_OUTLOOK_TIME];
+    const double seconds = ebb_fit_pin_seconds(setup, plan);
+    if (seconds > WORTH_A_LINE)
+        ebb_log(setup->ctx, EBB_LOG_INFO, "plan", "pinning %s of host memory: about %s",
+                ebb_text_bytes(ebb_plan_pinned(plan), size, sizeof size),
+                ebb_outlook_time(seconds, time));
+}
+
+/* Another engine, for what the request says now. */
+static enum ebb_status plan_again(const struct ebb_setup *setup, struct ebb_engine **engine)
+{
+    ebb_engine_free(*engine);
+    EBB_TRY(ebb_engine_create(setup->ctx, &setup->request, engine));
+    return ebb_fit_check(setup, *engine);
+}
+
+/* GPU: what driver and libraries take is measured, and counted in place of what was assumed, and so
+ * is what the system pins. Where the plan does not fit any more, or another might now keep more or
+ * be faster, there is a new engine. */
 static enum ebb_status settle_overhead(struct ebb_setup *setup, struct ebb_engine **engine)
 {
     enum { WORTH_A_PLAN = 64 << 20 };
     int64_t measured = -1, assumed = setup->request.overhead_bytes;
     if (setup->request.backend != EBB_BACKEND_CUDA) return EBB_OK;
+    say_pinning(setup, ebb_engine_plan(*engine));
     EBB_TRY(ebb_engine_measure(*engine, &measured));
+    const int64_t refused = ebb_engine_refused(*engine);
+    if (refused > 0) {
+        int64_t pinned = ebb_plan_pinned(ebb_engine_plan(*engine));
+        setup->request.pinned_budget = pinned > 0 ? pinned : 1;
+    }
     if (measured < 0) {
         char size[32];
         ebb_warn_once(setup->ctx, "plan.overhead",
                       "the driver does not tell what this process uses of the GPU's memory: %s are "
                       "assumed for driver and libraries",
                       ebb_text_bytes(assumed, size, sizeof size));
-        return EBB_OK;
+    } else {
+        setup->request.overhead_bytes = measured;
+        ebb_engine_set_overhead(*engine, measured);
     }
-    setup->request.overhead_bytes = measured;
-    ebb_engine_set_overhead(*engine, measured);
-    bool best = ebb_engine_plan(*engine)->rung == 0;
-    if (ebb_fit_holds(setup, *engine) && (best || measured >= assumed - WORTH_A_PLAN))
+    bool best = measured < 0 || ebb_engine_plan(*engine)->rung == 0;
+    if (refused == 0 && ebb_fit_holds(setup, *engine) &&
+        (best || measured >= assumed - WORTH_A_PLAN))
         return EBB_OK;
-    ebb_engine_free(*engine);
-    EBB_TRY(ebb_engine_create(setup->ctx, &setup->request, engine));
-    return ebb_fit_check(setup, *engine);
+    EBB_TRY(plan_again(setup, engine));
+    return refused > 0 ? warn_of_refused(setup, *engine, refused, true) : EBB_OK;
 }
 
 /* From the plan on; the engine is the caller's to free, also where it is another one then. */
@@ -442,6 +492,8 @@ static enum ebb_status train(struct ebb_setup *setup, const struct ebb_recipe_en
     EBB_TRY(ebb_setup_poll(setup->ctx, env));
     EBB_TRY(prepare_output(setup));
     EBB_TRY(ebb_engine_open(engine));
+    if (ebb_engine_refused(engine) > 0)
+        EBB_TRY(warn_of_refused(setup, engine, ebb_engine_refused(engine), false));
     if (resume == NULL && setup->config->overwrite_output_dir) EBB_TRY(clear_output(setup));
     EBB_TRY(ebb_setup_feeds(setup, engine));
     fill_request(setup, env, &request);

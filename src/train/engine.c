@@ -201,6 +201,7 @@ static enum ebb_status create_plan(struct ebb_engine *engine, const struct ebb_n
                                     .device_budget = request->device_budget,
                                     .overhead_bytes = request->overhead_bytes,
                                     .host_budget = request->host_budget,
+                                    .pinned_budget = request->pinned_budget,
                                     .poison = request->poison,
                                     .apart = request->apart,
                                     .one_buffer = request->one_buffer};
@@ -292,22 +293,6 @@ void ebb_engine_free(struct ebb_engine *engine)
 
 /* ---- opening ---- */
 
-static enum ebb_status reserve(struct ebb_engine *engine)
-{
-    const struct ebb_engine_request *request = &engine->request;
-    struct ebb_device_options options = {.backend = engine->request.backend,
-                                         .threads = engine->plan->request.numerics.threads,
-                                         .delay_seed = request->seed,
-                                         .pageable = request->pageable};
-    memcpy(options.delay_us, request->delay_us, sizeof options.delay_us);
-    int64_t device_bytes = engine->plan->device_bytes;
-    if (request->whole_budget && request->device_budget > device_bytes)
-        device_bytes = request->device_budget;
-    EBB_TRY(ebb_device_create(engine->ctx, &options, &engine->device));
-    EBB_TRY(ebb_device_reserve(engine->device, EBB_SPACE_DEVICE, device_bytes));
-    return ebb_device_reserve(engine->device, EBB_SPACE_HOST, engine->plan->host_bytes);
-}
-
 /* Programs that training's steps are made of. */
 static bool has_steps(enum ebb_program_kind kind)
 {
@@ -366,7 +351,7 @@ static enum ebb_status prepare_attention(struct ebb_engine *engine)
 
 enum ebb_status ebb_engine_make_ready(struct ebb_engine *engine)
 {
-    EBB_TRY(reserve(engine));
+    EBB_TRY(ebb_engine_reserve(engine));
     engine->doc_starts =
         (int32_t *)ebb_mem_alloc(engine->ctx, (size_t)(engine->request.capacity.docs + 1) *
                                                   sizeof *engine->doc_starts);
@@ -393,7 +378,7 @@ enum ebb_status ebb_engine_open(struct ebb_engine *engine)
     double start = ebb_clock_seconds();
     EBB_TRY(ebb_engine_load_weights(engine));
     engine->load_seconds = ebb_clock_seconds() - start;
-    return EBB_OK;
+    return ebb_engine_settle_pins(engine);
 }
 
 void *ebb_engine_tensor(const struct ebb_engine *engine, int32_t tensor)

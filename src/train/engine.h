@@ -53,6 +53,9 @@ struct ebb_engine_request {
     const struct ebb_forecast_load *load; /* by which it is searched; NULL: as plan/plan.h says */
     bool streams;
     int64_t device_budget, host_budget; /* bytes; 0: none */
+    int64_t pinned_budget;              /* of a GPU's host memory: plan/plan.h */
+    /* What was free when these were settled, of a CPU the same in both; 0: not known. */
+    int64_t free_bytes[EBB_SPACE_COUNT];
     /* GPU: device memory of the process outside the plan's, as far as it is known. */
     int64_t overhead_bytes;
     enum ebb_backend backend;
@@ -68,6 +71,8 @@ struct ebb_engine_request {
     /* Torture and tests. */
     bool poison, apart, one_buffer, checksums, own_allocations;
     bool pageable; /* as if the system refused to pin host memory (a GPU's copies bounce) */
+    int64_t pin_limit;                    /* as if it pinned so much at most; 0: no limit */
+    int64_t taken_bytes[EBB_SPACE_COUNT]; /* as if others had taken so much meanwhile */
     int delay_us[EBB_QUEUE_COUNT];
     /* Reserve device_budget bytes instead of the plan's, to see what lies behind its end. */
     bool whole_budget;
@@ -76,7 +81,12 @@ struct ebb_engine_request {
 /* EBB_DOES_NOT_FIT is not decided here: ebb_engine_plan(engine)->fits says. */
 enum ebb_status ebb_engine_create(struct ebb_ctx *ctx, const struct ebb_engine_request *request,
                                   struct ebb_engine **engine);
+/* EBB_DOES_NOT_FIT where less memory is free than the plan needs: before anything is reserved, and
+ * so before the first step. */
 enum ebb_status ebb_engine_open(struct ebb_engine *engine);
+/* After open or measure: of the host memory that was to be pinned, what the system refused. The
+ * plan has it as pageable from then on, with the forecast that this makes. */
+int64_t ebb_engine_refused(const struct ebb_engine *engine);
 /* Between create and open, on a GPU: reserves what open would, runs every program once on few
  * tokens of zeros, and asks the driver what of this process's device memory is not the plan's.
  * -1: it cannot tell. */

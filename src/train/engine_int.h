@@ -45,6 +45,7 @@ struct ebb_engine {
     int32_t *doc_starts;  /* [capacity docs + 1] the host's copy for GPU ops */
     double load_seconds;  /* that the weights took */
     struct ebb_profile *profile; /* NULL: none */
+    int64_t refused;             /* bytes that the system did not pin, and was to */
     bool ready;           /* spaces are reserved and programs can run; no weights yet */
 };
 
@@ -54,6 +55,13 @@ static inline int64_t ebb_engine_block_rows(int64_t row_bytes)
 {
     return row_bytes < EBB_ENGINE_BLOCK ? EBB_ENGINE_BLOCK / (row_bytes > 0 ? row_bytes : 1) : 1;
 }
+
+/* ---- engine_reserve.c ---- */
+
+/* The device, and both spaces at the plan's sizes. */
+enum ebb_status ebb_engine_reserve(struct ebb_engine *engine);
+/* Waits until the host space stands, and puts into the plan what of it is not pinned. */
+enum ebb_status ebb_engine_settle_pins(struct ebb_engine *engine);
 
 /* ---- engine.c, for engine_measure.c ---- */
 

@@ -61,6 +61,7 @@ enum ebb_status ebb_engine_measure(struct ebb_engine *engine, int64_t *overhead_
         EBB_TRY(ebb_engine_run(engine, (enum ebb_program_kind)i));
     }
     *overhead_bytes = ebb_device_bytes_overhead(engine->device);
+    EBB_TRY(ebb_engine_settle_pins(engine));
     return forget(engine);
 }
 

@@ -65,7 +65,7 @@ void ebb_run_record_free(struct ebb_run_record *record); /* accepts NULL */
 
 /* The budgets that a run had, bytes; 0: none. */
 struct ebb_run_budgets {
-    int64_t device, host;
+    int64_t device, host, pinned;
 };
 /* Of the run that made a checkpoint, from the run.json beside it. {0} where there is none or it
  * does not say: a run can be resumed without. */

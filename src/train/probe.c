@@ -37,6 +37,7 @@ static const struct ebb_probe_job gpu_jobs[] = {
     {.model = &wide, .tokens = 16384, .lora = true, .moves = true},
     {.model = &wide, .tokens = 2048, .lora = true, .moves = true},
     {.model = &wide, .tokens = 8192, .lora = true, .held_out = true},
+    {.model = &wide, .tokens = 8192, .lora = true, .moves = true, .pageable = true},
     {.model = &narrow, .tokens = 16384},
     {.model = &narrow, .tokens = 2048},
     {.model = &wide, .tokens = 16384, .lora = true, .deterministic = true},
@@ -51,6 +52,7 @@ static const struct ebb_probe_job gpu_float_jobs[] = {
     {.model = &wide, .tokens = 2048, .lora = true, .moves = true},
     {.model = &wide, .tokens = 512, .lora = true, .moves = true},
     {.model = &wide, .tokens = 1024, .lora = true, .held_out = true},
+    {.model = &wide, .tokens = 2048, .lora = true, .moves = true, .pageable = true},
     {.model = &narrow, .tokens = 2048},
     {.model = &narrow, .tokens = 512},
 };
@@ -166,6 +168,7 @@ static enum ebb_status create_engine(const struct prober *p, struct job *j)
         .streams = true,
         .device_budget = wanted->device_bytes,
         .overhead_bytes = wanted->overhead_bytes,
+        .pinned_budget = j->job.pageable ? 1 : 0, /* less than a page: nothing */
         .backend = wanted->backend,
         .deterministic = j->job.deterministic,
         .attention = j->job.plain ? EBB_ATTENTION_PLAIN : EBB_ATTENTION_AUTO,
@@ -309,10 +312,14 @@ struct stretch {
     int64_t count;
 };
 
-static enum ebb_status add_ops(struct prober *p, const struct stretch *stretch)
+/* Threads that move bytes from slot to slot take processors from the others, so of a job that
+ * bounces nothing else counts. */
+static enum ebb_status add_ops(struct prober *p, const struct job *j, const struct stretch *stretch)
 {
     for (int64_t i = 0; i < stretch->count; i++) {
         const struct ebb_profile_op *op = &stretch->ops[i];
+        const bool bounces = op->which == EBB_COST_BOUNCE_OUT || op->which == EBB_COST_BOUNCE_IN;
+        if (j->job.pageable && !bounces) continue;
         const struct ebb_cost_sample sample = {.which = op->which,
                                                .count = op->count,
                                                .seconds = op->time.seconds + op->time.beside,
@@ -385,8 +392,9 @@ static enum ebb_status measure(struct prober *p, struct job *j)
                                           .steps = best.mean.steps,
                                           .seconds = best.mean.seconds};
     }
-    if (status == EBB_OK && !j->job.held_out) status = add_ops(p, &best);
-    if (status == EBB_OK && !j->job.held_out) status = add_rest(p, j, &best.mean);
+    if (status == EBB_OK && !j->job.held_out) status = add_ops(p, j, &best);
+    if (status == EBB_OK && !j->job.held_out && !j->job.pageable)
+        status = add_rest(p, j, &best.mean);
     ebb_mem_free(p->ctx, best.ops);
     return status;
 }
@@ -397,14 +405,38 @@ static enum ebb_status run_job(struct prober *p, int64_t index)
     enum ebb_status status = job_open(p, &p->request.jobs[index], &j);
     if (status == EBB_OK) {
         const struct ebb_probe_job *job = &j.job;
-        ebb_log(p->ctx, EBB_LOG_INFO, "probe", "%lld of %lld: %lld wide, %s, %lld tokens%s%s%s",
+        ebb_log(p->ctx, EBB_LOG_INFO, "probe", "%lld of %lld: %lld wide, %s, %lld tokens%s%s%s%s",
                 (long long)index + 1, (long long)p->request.job_count, (long long)job->model->width,
                 job->lora ? "LoRA" : "every weight", (long long)job->tokens,
-                job->moves ? ", with moves" : "", job->deterministic ? ", deterministic" : "",
-                job->plain ? ", plain attention" : "");
+                job->moves ? ", with moves" : "",
+                job->pageable ? " of memory that is not pinned" : "",
+                job->deterministic ? ", deterministic" : "", job->plain ? ", plain attention" : "");
         status = measure(p, &j);
     }
     job_close(&j);
+    return status;
+}
+
+/* What backing and pinning host memory takes, as a run does it: some GiB, or an eighth of what is
+ * free. Where nothing has to be pinned there is no sample. */
+static enum ebb_status measure_pinning(struct prober *p)
+{
+    static const int64_t most = INT64_C(4) << 30;
+    const struct ebb_device_options options = {.backend = p->request.backend};
+    struct ebb_device *device;
+    int64_t bytes = ebb_backend_bytes_free(p->ctx, EBB_BACKEND_CPU) / 8;
+    if (p->request.backend == EBB_BACKEND_CPU) return EBB_OK;
+    EBB_TRY(ebb_device_create(p->ctx, &options, &device));
+    enum ebb_status status =
+        ebb_device_reserve(device, EBB_SPACE_HOST, bytes < most ? bytes : most);
+    if (status == EBB_OK) {
+        const struct ebb_cost_sample sample = {.which = EBB_COST_PIN,
+                                               .count = 1,
+                                               .seconds = ebb_device_pin_seconds(device),
+                                               .bytes = (double)ebb_device_bytes_pinned(device)};
+        if (sample.seconds > 0) status = add_sample(p, &sample);
+    }
+    ebb_device_free(device);
     return status;
 }
 
@@ -436,6 +468,7 @@ enum ebb_status ebb_probe_run(struct ebb_ctx *ctx, const struct ebb_probe_reques
     memset(result, 0, sizeof *result);
     choose_jobs(&p.request);
     for (int64_t i = 0; status == EBB_OK && i < p.request.job_count; i++) status = run_job(&p, i);
+    if (status == EBB_OK) status = measure_pinning(&p);
     if (status == EBB_OK) {
         ebb_rates_fit(p.samples, p.sample_count, &result->rates);
         result->rates.storage = request->storage;

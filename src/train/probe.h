@@ -29,6 +29,7 @@ struct ebb_probe_job {
     bool moves;         /* x and o go to host memory, the rest is made again; else all stays */
     bool deterministic; /* a GPU's attention */
     bool plain;         /* a GPU's attention by Ebb's own kernels */
+    bool pageable;      /* a GPU's: nothing is pinned, and nothing but these moves is fitted to */
     bool held_out;      /* rates are not fitted to it: it is there for the check */
 };
 

@@ -84,7 +84,9 @@ static json_t *describe_plan(const struct ebb_plan *plan)
               set(json, "total_bytes", integer(plan->total_bytes)) &&
               set(json, "host_bytes", integer(plan->host_bytes)) &&
               set(json, "device_budget", integer(plan->request.device_budget)) &&
+              set(json, "pageable_bytes", integer(plan->pageable_bytes)) &&
               set(json, "host_budget", integer(plan->request.host_budget)) &&
+              set(json, "pinned_budget", integer(plan->request.pinned_budget)) &&
               set(json, "bytes_by_kind", describe_kinds(plan->kind_bytes)) &&
               set(json, "host_bytes_by_kind", describe_kinds(plan->host_kind_bytes)) &&
               set(json, "frozen_matrices", describe_units(plan, EBB_UNIT_PARAMS)) &&
@@ -274,8 +276,10 @@ static enum ebb_status read_budgets(struct ebb_ctx *ctx, const char *path,
     enum ebb_status status = ebb_json_int64(ctx, path, plan, "device_budget", &read.device, &found);
     if (status == EBB_OK)
         status = ebb_json_int64(ctx, path, plan, "host_budget", &read.host, &found);
+    if (status == EBB_OK)
+        status = ebb_json_int64(ctx, path, plan, "pinned_budget", &read.pinned, &found);
     json_decref(json);
-    if (status == EBB_OK && read.device >= 0 && read.host >= 0) *budgets = read;
+    if (status == EBB_OK && read.device >= 0 && read.host >= 0 && read.pinned >= 0) *budgets = read;
     return status;
 }
 
