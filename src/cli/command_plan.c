@@ -66,7 +66,7 @@ enum ebb_status ebb_cli_plan(struct ebb_cli *cli)
     enum ebb_status status = setup ? EBB_OK : EBB_NO_MEMORY;
     if (status == EBB_OK)
         status = ebb_sft_plan(cli->ctx, options, &config, &cli->env, NULL, setup, &engine);
-    if (config.max_length == EBB_LONGEST || config.sweep != EBB_SWEEP_KEY_NO) {
+    if (config.max_length == EBB_LONGEST || ebb_config_sweeps(&config)) {
         if (status == EBB_OK) status = show_sweep(cli, &config, setup);
     } else {
         if (status == EBB_OK) status = show(cli, &config, setup, engine);

@@ -66,6 +66,7 @@ void ebb_results_free(struct ebb_results *results)
     char *texts[] = {results->title, results->device, results->driver, results->date,
                      results->command};
     for (size_t k = 0; k < sizeof texts / sizeof texts[0]; k++) ebb_mem_free(ctx, texts[k]);
+    json_decref(results->setting);
     ebb_mem_free(ctx, results->series);
     ebb_mem_free(ctx, results);
 }
@@ -280,6 +281,13 @@ static enum ebb_status read_kind(struct ebb_ctx *ctx, const char *path, const js
 static enum ebb_status read_whole(struct ebb_results *results, const char *path, const json_t *json)
 {
     const json_t *series = json_object_get(json, "series");
+    json_t *setting = json_object_get(json, "setting");
+    if (setting && !json_is_null(setting)) {
+        if (!json_is_object(setting))
+            return EBB_FAIL(results->ctx, EBB_BAD_FILE, "%s: 'setting' is an object or missing",
+                            path);
+        results->setting = json_incref(setting);
+    }
     EBB_TRY(read_text(results, path, json, "title", &results->title));
     EBB_TRY(read_machine(results, path, json_object_get(json, "machine")));
     if (!json_is_array(series))
@@ -292,7 +300,8 @@ static enum ebb_status read_whole(struct ebb_results *results, const char *path,
 enum ebb_status ebb_results_read(struct ebb_ctx *ctx, const char *path, const json_t *json,
                                  struct ebb_results **results)
 {
-    static const char *const known[] = {"format", "version", "kind", "title", "machine", "series"};
+    static const char *const known[] = {"format",  "version", "kind",  "title",
+                                        "machine", "setting", "series"};
     struct ebb_results *made;
     enum ebb_results_kind kind = EBB_RESULTS_OF_LENGTHS;
     *results = NULL;
@@ -379,7 +388,8 @@ json_t *ebb_results_json(const struct ebb_results *results)
               json_object_set_new(json, "version", json_integer(EBB_RESULTS_VERSION)) == 0 &&
               put_text(json, "kind", kinds[results->kind]) &&
               put_text(json, "title", results->title) &&
-              json_object_set_new(json, "machine", machine_json(results)) == 0;
+              json_object_set_new(json, "machine", machine_json(results)) == 0 &&
+              (results->setting == NULL || json_object_set(json, "setting", results->setting) == 0);
     for (int64_t i = 0; ok && i < results->count; i++)
         ok = json_array_append_new(series, series_json(results, &results->series[i])) == 0;
     if (ok) ok = json_object_set(json, "series", series) == 0;

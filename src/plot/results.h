@@ -4,8 +4,10 @@
  *     {"format": "ebb results", "version": 1, "kind": "length" or "budget",
  *      "title": text,
  *      "machine": {"device", "device_bytes", "driver", "date", "command"},
+ *      "setting": {...},
  *      "series": [{"name", "model", "mode", "peer", "points": [{...}], "ended": {...}}]}
  *
+ * What "setting" holds is its writer's affair: by what it measured, so that it can go on.
  * Everything in a point is optional and null where it is not known, but for what the kind is
  * called after. An unknown key is an error that names the nearest: nothing is dropped silently.
  * Whoever adds a key that readers must know raises the version.
@@ -74,6 +76,7 @@ struct ebb_results {
     enum ebb_results_kind kind;
     char *title, *device, *driver, *date, *command; /* may be NULL */
     double device_bytes;                            /* of the whole device; NaN: not known */
+    json_t *setting; /* an object, one reference to it is owned; may be NULL */
     struct ebb_results_series *series;
     int64_t count, room;
 };

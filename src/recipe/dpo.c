@@ -16,7 +16,8 @@ bool ebb_dpo_wanted(const struct ebb_options *options, const struct ebb_config *
 {
     enum ebb_command command = ebb_options_command(options);
     return command == EBB_COMMAND_DPO ||
-           (command == EBB_COMMAND_PLAN && config->recipe == EBB_RECIPE_KEY_DPO);
+           ((command == EBB_COMMAND_PLAN || command == EBB_COMMAND_BENCH) &&
+            config->recipe == EBB_RECIPE_KEY_DPO);
 }
 
 enum ebb_preference ebb_dpo_loss(const struct ebb_config *config, const struct ebb_dataset *dataset)

@@ -15,7 +15,8 @@ bool ebb_kd_wanted(const struct ebb_options *options, const struct ebb_config *c
 {
     enum ebb_command command = ebb_options_command(options);
     return command == EBB_COMMAND_KD ||
-           (command == EBB_COMMAND_PLAN && config->recipe == EBB_RECIPE_KEY_KD);
+           ((command == EBB_COMMAND_PLAN || command == EBB_COMMAND_BENCH) &&
+            config->recipe == EBB_RECIPE_KEY_KD);
 }
 
 /* ---- the teacher ----------------------------------------------------------------------------- */

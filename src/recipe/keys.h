@@ -23,6 +23,8 @@ extern "C" {
     X(DPO, "dpo", EBB_USAGE_CONFIG,                                                                \
       "train on preferences: DPO, IPO, hinge, ORPO, SimPO, KTO; also 'ebb kto'")                   \
     X(PLAN, "plan", EBB_USAGE_CONFIG, "say what a training run would need, without running it")    \
+    X(BENCH, "bench", EBB_USAGE_CONFIG,                                                            \
+      "measure memory and speed of training over lengths or budgets, and draw them")               \
     X(PROBE, "probe", EBB_USAGE_CONFIG, "measure what work costs on this machine, and keep it")    \
     X(DATA, "data", EBB_USAGE_CONFIG, "show what becomes of a data set: samples, marks, lengths")  \
     X(EVAL, "eval", EBB_USAGE_CONFIG, "loss of a data set, with or without an adapter")            \
@@ -58,7 +60,7 @@ enum ebb_optim_key { EBB_OPTIM_KEY_ADAMW, EBB_OPTIM_KEY_SGD };
 enum ebb_strategy_key { EBB_STRATEGY_KEY_NO, EBB_STRATEGY_KEY_STEPS, EBB_STRATEGY_KEY_EPOCH };
 enum ebb_tier_key { EBB_TIER_KEY_AUTO, EBB_TIER_KEY_FALSE, EBB_TIER_KEY_CPU };
 enum ebb_color_key { EBB_COLOR_KEY_AUTO, EBB_COLOR_KEY_ALWAYS, EBB_COLOR_KEY_NEVER };
-enum ebb_sweep_key { EBB_SWEEP_KEY_NO, EBB_SWEEP_KEY_MEMORY };
+enum ebb_data_key { EBB_DATA_KEY_AUTO, EBB_DATA_KEY_RANDOM };
 enum ebb_recipe_key { EBB_RECIPE_KEY_SFT, EBB_RECIPE_KEY_KD, EBB_RECIPE_KEY_DPO };
 enum ebb_loss_type_key {
     EBB_LOSS_TYPE_KEY_AUTO,
@@ -187,9 +189,14 @@ struct ebb_config {
     int attn_implementation; /* enum ebb_attention_choice */
     /* plan */
     char *gpu;          /* one that is not here; NULL: this machine */
-    int sweep;          /* enum ebb_sweep_key */
     int64_t doc_length; /* of packed documents; 0: max_length */
-    /* output of plan, data, eval and tokenize */
+    /* plan and bench: "no", "memory"; what is measured */
+    char *sweep;
+    /* bench */
+    char *modes, *budgets, *models; /* names and sizes separated by commas; NULL: none */
+    int data;                       /* enum ebb_data_key */
+    int64_t steps;
+    /* output of plan, bench, data, eval and tokenize */
     bool json;
     /* generation */
     char *prompt;

@@ -589,7 +589,7 @@ static enum ebb_status fail_unknown(struct ebb_options *options, const struct eb
 
 /* A key of another command: refused as an argument; that of a training run is left alone in a file
  * which may also serve to plan, evaluate or generate, and where a run's own arguments are given to
- * 'ebb plan'. So is 'recipe: kd' in a file of 'ebb kd'. */
+ * 'ebb plan' or 'ebb bench'. So is 'recipe: kd' in a file of 'ebb kd'. */
 static enum ebb_status other_command(struct ebb_options *options, const struct ebb_option *option,
                                      const struct ebb_origin *origin)
 {
@@ -599,7 +599,8 @@ static enum ebb_status other_command(struct ebb_options *options, const struct e
     for (int i = 0; i < EBB_COMMAND_COUNT && first == NULL; i++)
         if (option->commands & 1u << i) first = ebb_command_name((enum ebb_command)i);
     if (file && recipe && trains && strcmp(origin->text, command) == 0) return EBB_OK;
-    if ((file || options->command == EBB_COMMAND_PLAN) && !trains &&
+    bool looks = options->command == EBB_COMMAND_PLAN || options->command == EBB_COMMAND_BENCH;
+    if ((file || looks) && !trains &&
         (recipe || (option->commands & EBB_TRAINING_COMMANDS))) {
         options->left_alone++;
         return EBB_OK;
@@ -879,6 +880,13 @@ enum ebb_status ebb_options_set(struct ebb_options *options, const char *key, co
                         "value '%s' of '%s' is not UTF-8\nwhere: command line  %s=%s", text, key,
                         key, text);
     return set_key(options, &origin);
+}
+
+enum ebb_status ebb_options_unset(struct ebb_options *options, const char *key)
+{
+    const struct ebb_option *option = ebb_option_find(key);
+    EBB_ASSERT(option != NULL);
+    return set_default(options, option);
 }
 
 struct argument {

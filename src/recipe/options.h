@@ -54,6 +54,7 @@ enum ebb_option_type {
     X(MEMORY, "Memory")                                                                            \
     X(EVALUATION, "Evaluation and checkpoints")                                                    \
     X(GENERATION, "Generation")                                                                    \
+    X(BENCHMARK, "Benchmark")                                                                      \
     X(MACHINE, "Machine and output")
 
 enum ebb_option_group {
@@ -156,6 +157,8 @@ enum ebb_status ebb_options_arguments(struct ebb_options *options, int count,
                                       char *const *arguments);
 /* One value, as an argument gives it. */
 enum ebb_status ebb_options_set(struct ebb_options *options, const char *key, const char *text);
+/* A key's default, as if nobody had set it. */
+enum ebb_status ebb_options_unset(struct ebb_options *options, const char *key);
 /* Required keys are there, and every key that was set has an effect in this combination
  * (recipe/options_rules.c). Logs the lines that other projects' keys lead to. */
 enum ebb_status ebb_options_check(struct ebb_options *options);
@@ -163,6 +166,8 @@ enum ebb_status ebb_options_check(struct ebb_options *options);
 bool ebb_options_is_set(const struct ebb_options *options,
                         const char *key); /* by file or argument */
 struct ebb_origin ebb_options_origin(const struct ebb_options *options, const char *key);
+/* 'ebb plan' with sweep: memory. */
+bool ebb_config_sweeps(const struct ebb_config *config);
 /* The key device as a backend: auto is the GPU where one is present. */
 enum ebb_backend ebb_config_backend(const struct ebb_config *config);
 enum ebb_command ebb_options_command(const struct ebb_options *options);

@@ -199,7 +199,7 @@ static bool has_data(const struct ebb_config *config)
 }
 static bool longest(const struct ebb_config *config)
 {
-    return config->max_length == EBB_LONGEST && config->sweep != EBB_SWEEP_KEY_NO;
+    return config->max_length == EBB_LONGEST && ebb_config_sweeps(config);
 }
 static bool longest_of_data(const struct ebb_config *config)
 {
@@ -207,7 +207,7 @@ static bool longest_of_data(const struct ebb_config *config)
 }
 static bool sweeping(const struct ebb_config *config)
 {
-    return config->sweep == EBB_SWEEP_KEY_MEMORY;
+    return ebb_config_sweeps(config);
 }
 static bool short_docs(const struct ebb_config *config)
 {
@@ -321,8 +321,10 @@ static bool resumed(const struct ebb_config *config)
 #define GENERATE (1u << EBB_COMMAND_GENERATE)
 #define CHAT     (1u << EBB_COMMAND_CHAT)
 #define TOKENIZE (1u << EBB_COMMAND_TOKENIZE)
-#define TRAIN    (FIT | PLAN)
-#define READ     (FIT | PLAN | EVAL | DATA)
+#define BENCH    (1u << EBB_COMMAND_BENCH)
+#define PLANS    (PLAN | BENCH) /* of any recipe */
+#define TRAIN    (FIT | PLAN | BENCH)
+#define READ     (FIT | PLAN | BENCH | EVAL | DATA)
 
 static const struct rule rules[] = {
     {"lora_r lora_alpha lora_dropout lora_target_modules use_rslora", TRAIN, false, has_adapter,
@@ -423,21 +425,21 @@ static const struct rule rules[] = {
      "keep one of them"},
     {"loss_type label_smoothing simpo_gamma desirable_weight undesirable_weight "
      "ref_model_name_or_path precompute_ref_log_probs",
-     PLAN, false, no_dpo, "recipe", "has no effect without recipe: dpo",
+     PLANS, false, no_dpo, "recipe", "has no effect without recipe: dpo",
      "recipe: dpo, or remove it"},
-    {"beta", PLAN, false, no_kd_beta, "recipe", "has no effect without recipe: kd or dpo",
+    {"beta", PLANS, false, no_kd_beta, "recipe", "has no effect without recipe: kd or dpo",
      "recipe: kd or dpo, or remove it"},
-    {"ref_model_name_or_path precompute_ref_log_probs", DPO | PLAN, false, no_reference,
+    {"ref_model_name_or_path precompute_ref_log_probs", DPO | PLANS, false, no_reference,
      "loss_type", "has no effect with this loss_type, which has no reference", "remove it"},
-    {"label_smoothing", DPO | PLAN, false, no_smoothing, "loss_type",
+    {"label_smoothing", DPO | PLANS, false, no_smoothing, "loss_type",
      "has no effect with this loss_type", "loss_type: sigmoid or simpo, or remove it"},
-    {"simpo_gamma", DPO | PLAN, false, no_simpo, "loss_type",
+    {"simpo_gamma", DPO | PLANS, false, no_simpo, "loss_type",
      "has no effect without loss_type: simpo", "loss_type: simpo, or remove it"},
-    {"desirable_weight undesirable_weight", DPO | PLAN, false, no_kto, "loss_type",
+    {"desirable_weight undesirable_weight", DPO | PLANS, false, no_kto, "loss_type",
      "has no effect with this loss_type", "loss_type: kto, or remove it"},
-    {"teacher_model_name_or_path teacher_logits kd_loss kd_ratio kd_scale_t2 temperature", PLAN,
+    {"teacher_model_name_or_path teacher_logits kd_loss kd_ratio kd_scale_t2 temperature", PLANS,
      false, no_kd, "recipe", "has no effect without recipe: kd", "recipe: kd, or remove it"},
-    {"teacher_model_name_or_path", KD | PLAN, false, two_teachers, "teacher_logits",
+    {"teacher_model_name_or_path", KD | PLANS, false, two_teachers, "teacher_logits",
      "contradicts teacher_logits: either says what the student learns from", "keep one of them"},
     {"teacher_top_k teacher_dtype", KD, false, not_saving_teacher, "save_teacher",
      "has no effect without save_teacher", "save_teacher: DIR, or remove it"},
@@ -445,12 +447,12 @@ static const struct rule rules[] = {
      "max_steps num_train_epochs gradient_accumulation_steps profile",
      KD, false, saving_teacher, "save_teacher",
      "has no effect with save_teacher, which trains nothing", "remove it"},
-    {"temperature", KD | PLAN, false, from_saved_teacher, "teacher_logits",
+    {"temperature", KD | PLANS, false, from_saved_teacher, "teacher_logits",
      "has no effect with teacher_logits, which has the temperature that it was saved at",
      "remove it"},
     {"beta", KD, false, no_beta, "kd_loss", "has no effect with this kd_loss",
      "kd_loss: jsd, symmetric_kl or a skewed one, or remove it"},
-    {"beta", PLAN, false, no_beta_in_plan, "kd_loss", "has no effect with this kd_loss",
+    {"beta", PLANS, false, no_beta_in_plan, "kd_loss", "has no effect with this kd_loss",
      "kd_loss: jsd, symmetric_kl or a skewed one, or remove it"},
     {"device", PLAN, false, other_gpu, "gpu", "has no effect beside gpu, which names the device",
      "keep one of them"},
@@ -532,6 +534,27 @@ enum ebb_backend ebb_config_backend(const struct ebb_config *config)
                (config->device == EBB_DEVICE_KEY_AUTO &&
                 ebb_backend_is_there(EBB_BACKEND_CUDA, NULL, 0));
     return gpu ? EBB_BACKEND_CUDA : EBB_BACKEND_CPU;
+}
+
+bool ebb_config_sweeps(const struct ebb_config *config)
+{
+    return strcmp(config->sweep, "memory") == 0;
+}
+
+/* What 'ebb plan' makes of it; 'ebb bench' reads its own (recipe/bench_sweep.h). */
+static enum ebb_status check_sweep(struct ebb_options *options, const struct ebb_config *config,
+                                   struct ebb_ctx *ctx)
+{
+    static const char *const none[] = {"no", "none", "false"};
+    if (options->command != EBB_COMMAND_PLAN || ebb_config_sweeps(config)) return EBB_OK;
+    for (size_t i = 0; i < sizeof none / sizeof none[0]; i++)
+        if (strcmp(config->sweep, none[i]) == 0) return EBB_OK;
+    return EBB_FAIL(ctx, EBB_BAD_CONFIG,
+                    "value '%s' of 'sweep' is none of its choices: wanted no or memory in 'ebb "
+                    "plan'\n"
+                    "where: %s\n"
+                    "help:  ebb help sweep",
+                    config->sweep, ebb_options_where(options, "sweep"));
 }
 
 /* Is there device memory that activations can be moved out of? */
@@ -705,8 +728,8 @@ static enum ebb_status check_kd(struct ebb_options *options, const struct ebb_co
     if (config->beta > 1)
         return EBB_FAIL(ctx, EBB_BAD_CONFIG, "beta is %g, kd_loss takes 0 to 1\nwhere: %s",
                         config->beta, ebb_options_where(options, "beta"));
-    bool plan = options->command == EBB_COMMAND_PLAN;
-    if (config->output_dir || config->save_teacher || plan) return EBB_OK;
+    bool plans = PLANS & 1u << options->command;
+    if (config->output_dir || config->save_teacher || plans) return EBB_OK;
     return EBB_FAIL(ctx, EBB_BAD_CONFIG,
                     "'ebb kd' needs 'output_dir', or save_teacher\n"
                     "help:  ebb help output_dir");
@@ -727,6 +750,7 @@ enum ebb_status ebb_rules_check(struct ebb_options *options, const struct ebb_co
                                 struct ebb_ctx *ctx)
 {
     EBB_TRY(check_offered(options, config, ctx));
+    EBB_TRY(check_sweep(options, config, ctx));
     for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++)
         if ((rules[i].commands & 1u << options->command) && rules[i].idle(config))
             EBB_TRY(check_rule(options, &rules[i], ctx));

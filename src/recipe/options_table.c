@@ -19,9 +19,13 @@
 #define INIT     (1u << EBB_COMMAND_INIT)
 #define TOKENIZE (1u << EBB_COMMAND_TOKENIZE)
 #define CHAT     (1u << EBB_COMMAND_CHAT)
-#define TRAIN    (FIT | PLAN)
-#define RUN      (FIT | PLAN | EVAL | GENERATE | CHAT)
-#define READ     (FIT | PLAN | EVAL | DATA) /* reads a data set */
+#define BENCH    (1u << EBB_COMMAND_BENCH)
+#define STEP     (FIT | BENCH) /* takes optimizer steps */
+#define PLANS    (PLAN | BENCH) /* of any recipe */
+#define TRAIN    (FIT | PLAN | BENCH)
+#define RUN      (FIT | PLAN | BENCH | EVAL | GENERATE | CHAT)
+#define READ     (FIT | PLAN | BENCH | EVAL | DATA) /* reads a data set */
+#define ROWS     (FIT | PLAN | EVAL | DATA)         /* and makes rows of samples as they are */
 
 #define KEY(name) .key = #name, .offset = offsetof(struct ebb_config, name)
 
@@ -99,15 +103,15 @@ static const struct ebb_option table[] = {
              "train[:90%] or train[100:200]. 'ebb eval' measures it where no validation data is "
              "named."},
     {KEY(eval_dataset), .group = EBB_GROUP_DATA, .type = EBB_OPTION_STRING,
-     .commands = TRAIN | EVAL,
+     .commands = FIT | PLAN | EVAL,
      .aliases = "validation_file eval_file dataset_val dataset_val.source eval_dataset_name",
      .help = "A data set for validation, read as dataset_name is. 'ebb eval' takes it before "
              "dataset_name."},
     {KEY(dataset_test_split), .group = EBB_GROUP_DATA, .type = EBB_OPTION_STRING,
-     .commands = TRAIN | EVAL, .aliases = "dataset_val.split eval_split",
+     .commands = FIT | PLAN | EVAL, .aliases = "dataset_val.split eval_split",
      .help = "Which part of eval_dataset (or, without it, of dataset_name) is for validation: a "
              "split's name or a slice, such as test or train[90%:]."},
-    {KEY(validation_split), .group = EBB_GROUP_DATA, .type = EBB_OPTION_FLOAT, .commands = READ,
+    {KEY(validation_split), .group = EBB_GROUP_DATA, .type = EBB_OPTION_FLOAT, .commands = ROWS,
      .text = "0", .low = 0, .high = 0.9, .unit = "share of the records",
      .aliases = "val_set_size val_size",
      .help = "Keeps the last share of the records of dataset_name for validation, in whole "
@@ -157,22 +161,22 @@ static const struct ebb_option table[] = {
              "silently. In 'ebb chat' the room for the whole conversation; auto: as much as the "
              "model takes and memory allows. In 'ebb plan' also longest (or --max-length with "
              "nothing behind it): the longest row that memory allows."},
-    {KEY(overlong), .group = EBB_GROUP_DATA, .type = EBB_OPTION_CHOICE, .commands = READ,
+    {KEY(overlong), .group = EBB_GROUP_DATA, .type = EBB_OPTION_CHOICE, .commands = ROWS,
      .text = "error", .choices = "error=raise|drop|truncate", .aliases = "excess_length_strategy",
      .help = "What happens to samples above max_length: error stops before training and names "
              "the first, drop leaves them out, truncate keeps max_length of their tokens "
              "(truncation_side says which). Both say how many there were."},
-    {KEY(truncation_side), .group = EBB_GROUP_DATA, .type = EBB_OPTION_CHOICE, .commands = READ,
+    {KEY(truncation_side), .group = EBB_GROUP_DATA, .type = EBB_OPTION_CHOICE, .commands = ROWS,
      .text = "right", .choices = "right|left",
      .aliases = "truncation_type tokenizer.truncation_type",
      .help = "Which end overlong: truncate cuts off. right keeps a sample's beginning and loses "
              "its end with EOS, left keeps its end."},
-    {KEY(packing), .group = EBB_GROUP_DATA, .type = EBB_OPTION_BOOL, .commands = READ,
+    {KEY(packing), .group = EBB_GROUP_DATA, .type = EBB_OPTION_BOOL, .commands = ROWS,
      .text = "false", .aliases = "sample_packing pack dataset.packed",
      .help = "Puts several samples into one row of max_length tokens. They never see each other: "
              "attention and labels stop at each boundary, and positions begin again. Worth it "
              "where samples are much shorter than the row."},
-    {KEY(packing_strategy), .group = EBB_GROUP_DATA, .type = EBB_OPTION_CHOICE, .commands = READ,
+    {KEY(packing_strategy), .group = EBB_GROUP_DATA, .type = EBB_OPTION_CHOICE, .commands = ROWS,
      .text = "bfd", .choices = "bfd|bfd_split|wrapped",
      .help = "How packing fills rows. bfd: whole samples, from the longest down, each into the "
              "fullest row that has room. bfd_split: samples above max_length are split into rows "
@@ -184,20 +188,20 @@ static const struct ebb_option table[] = {
      .help = "A new order of the samples in each epoch, made from the seed. false: as they stand "
              "in the files."},
     {KEY(group_by_length), .group = EBB_GROUP_DATA, .type = EBB_OPTION_BOOL,
-     .commands = TRAIN | DATA, .text = "false",
+     .commands = FIT | PLAN | DATA, .text = "false",
      .help = "Puts samples of about the same length into one micro-batch: the order stays random "
              "in the large, and micro-batches get more alike in themselves and less alike one to "
              "another. The longest sample comes first, so that what does not fit shows at once."},
     {KEY(completion_only_loss), .group = EBB_GROUP_DATA, .type = EBB_OPTION_AUTO_BOOL,
-     .commands = READ, .text = "auto",
+     .commands = ROWS, .text = "auto",
      .help = "Whether only completions are trained, not prompts. auto: where the format has "
              "prompts. true asks for them; of several data sets, for one that has them."},
     {KEY(assistant_only_loss), .group = EBB_GROUP_DATA, .type = EBB_OPTION_AUTO_BOOL,
-     .commands = READ, .text = "auto",
+     .commands = ROWS, .text = "auto",
      .help = "Whether of a chat only what the assistant says is trained, with the token that ends "
              "its turn. auto: yes. false trains the whole conversation. A message's train: false "
              "takes that one out. true asks for chats; of several data sets, for one of chats."},
-    {KEY(last_turn_only_loss), .group = EBB_GROUP_DATA, .type = EBB_OPTION_BOOL, .commands = READ,
+    {KEY(last_turn_only_loss), .group = EBB_GROUP_DATA, .type = EBB_OPTION_BOOL, .commands = ROWS,
      .text = "false", .aliases = "mask_history",
      .help = "Of the assistant's turns only the last one is trained. Asks for chats; of several "
              "data sets, for one of chats."},
@@ -214,12 +218,12 @@ static const struct ebb_option table[] = {
              "and numbers are what they look like; quoted they are text."},
 
     /* ---- data: what is shown ----------------------------------------------------------------- */
-    {KEY(recipe), .group = EBB_GROUP_DATA, .type = EBB_OPTION_CHOICE, .commands = DATA | PLAN,
+    {KEY(recipe), .group = EBB_GROUP_DATA, .type = EBB_OPTION_CHOICE, .commands = DATA | PLANS,
      .text = "sft", .choices = "sft|kd|dpo",
-     .help = "What the data, or the plan, is for. sft and kd show what 'ebb sft' and 'ebb kd' "
+     .help = "What the data, the plan or the benchmark is for. sft and kd show what 'ebb sft' and 'ebb kd' "
              "would train on; dpo shows preference pairs with both sides, or answers with a "
              "verdict. In a file of 'ebb kd' or 'ebb dpo' this may say which, so that the same "
-             "file serves 'ebb plan'."},
+             "file serves 'ebb plan' and 'ebb bench'."},
     {KEY(show_samples), .group = EBB_GROUP_DATA, .type = EBB_OPTION_INT, .commands = DATA,
      .text = "3", .low = 0, .high = 1e6, .unit = "samples", .aliases = "samples",
      .help = "How many samples are shown, spread over the set: text with special tokens, and "
@@ -239,11 +243,13 @@ static const struct ebb_option table[] = {
      .aliases = "out_dir output output_directory",
      .help = "The directory for the result; for training also checkpoints, metrics.jsonl and "
              "run.json. It is made where it does not exist. One that holds another run is refused: "
-             "see resume_from_checkpoint and overwrite_output_dir."},
+             "see resume_from_checkpoint and overwrite_output_dir. 'ebb bench' takes it from the "
+             "command line alone, since that of a file is a training run's, and is else "
+             "bench-MODEL here; what is there is gone on with."},
     {KEY(overwrite_output_dir), .group = EBB_GROUP_TRAINING, .type = EBB_OPTION_BOOL,
-     .commands = FIT, .text = "false",
+     .commands = STEP, .text = "false", .aliases = "overwrite",
      .help = "Removes checkpoints, metrics and results of an earlier run in output_dir before "
-             "starting."},
+             "starting. In 'ebb bench' (on the command line) what was measured there."},
     {KEY(per_device_train_batch_size), .group = EBB_GROUP_TRAINING, .type = EBB_OPTION_INT,
      .commands = TRAIN | DATA, .text = "1", .low = 1, .high = 65536, .unit = "samples",
      .aliases = "batch_size micro_batch_size train_batch_size train_micro_batch_size_per_gpu "
@@ -252,7 +258,7 @@ static const struct ebb_option table[] = {
              "need more memory. The batch that an optimizer step sees is this times "
              "gradient_accumulation_steps."},
     {KEY(per_device_eval_batch_size), .group = EBB_GROUP_TRAINING, .type = EBB_OPTION_INT,
-     .commands = TRAIN | EVAL, .text = "auto", .automatic = true, .low = 1, .high = 65536,
+     .commands = FIT | PLAN | EVAL, .text = "auto", .automatic = true, .low = 1, .high = 65536,
      .unit = "samples", .aliases = "batch_size_val eval_batch_size per_gpu_eval_batch_size",
      .help = "Samples of one micro-batch in evaluation. auto: as in training (1 in 'ebb eval'), "
              "so that evaluation never needs more memory than training."},
@@ -284,7 +290,7 @@ static const struct ebb_option table[] = {
              "the last mean. metrics.jsonl has every step in any case."},
 
     /* ---- optimizer --------------------------------------------------------------------------- */
-    {KEY(learning_rate), .group = EBB_GROUP_OPTIMIZER, .type = EBB_OPTION_FLOAT, .commands = FIT,
+    {KEY(learning_rate), .group = EBB_GROUP_OPTIMIZER, .type = EBB_OPTION_FLOAT, .commands = STEP,
      .text = "auto", .automatic = true, .low = 0, .above = true, .high = 100,
      .aliases = "lr optimizer.lr",
      .help = "The highest learning rate of the schedule. auto: 2e-4 for LoRA, 2e-5 for every "
@@ -316,24 +322,24 @@ static const struct ebb_option table[] = {
      .help = "The optimizer. adamw keeps two float32 numbers for every trained one, sgd one with "
              "momentum and none without: for training every weight where AdamW's state does not "
              "fit."},
-    {KEY(weight_decay), .group = EBB_GROUP_OPTIMIZER, .type = EBB_OPTION_FLOAT, .commands = FIT,
+    {KEY(weight_decay), .group = EBB_GROUP_OPTIMIZER, .type = EBB_OPTION_FLOAT, .commands = STEP,
      .text = "0", .low = 0, .high = 100, .aliases = "optimizer.weight_decay",
      .help = "Pulls weights towards zero by learning rate times this in each step. Norms and "
              "biases are left out."},
-    {KEY(adam_beta1), .group = EBB_GROUP_OPTIMIZER, .type = EBB_OPTION_FLOAT, .commands = FIT,
+    {KEY(adam_beta1), .group = EBB_GROUP_OPTIMIZER, .type = EBB_OPTION_FLOAT, .commands = STEP,
      .text = "0.9", .low = 0, .high = 0.9999999,
      .help = "AdamW: how slowly the mean of the gradients changes."},
-    {KEY(adam_beta2), .group = EBB_GROUP_OPTIMIZER, .type = EBB_OPTION_FLOAT, .commands = FIT,
+    {KEY(adam_beta2), .group = EBB_GROUP_OPTIMIZER, .type = EBB_OPTION_FLOAT, .commands = STEP,
      .text = "0.999", .low = 0, .high = 0.9999999,
      .help = "AdamW: how slowly the mean of their squares changes. 0.95 follows changes faster."},
-    {KEY(adam_epsilon), .group = EBB_GROUP_OPTIMIZER, .type = EBB_OPTION_FLOAT, .commands = FIT,
+    {KEY(adam_epsilon), .group = EBB_GROUP_OPTIMIZER, .type = EBB_OPTION_FLOAT, .commands = STEP,
      .text = "1e-8", .low = 0, .above = true, .high = 1, .aliases = "adam_eps",
      .help = "AdamW: added to the root of that mean, so that tiny gradients do not become large "
              "steps."},
     {KEY(momentum), .group = EBB_GROUP_OPTIMIZER, .type = EBB_OPTION_FLOAT, .commands = TRAIN,
      .text = "0", .low = 0, .high = 0.9999999, .aliases = "optimizer.momentum",
      .help = "SGD: how much of the last step goes on. 0.9 is usual; 0 needs no state."},
-    {KEY(max_grad_norm), .group = EBB_GROUP_OPTIMIZER, .type = EBB_OPTION_FLOAT, .commands = FIT,
+    {KEY(max_grad_norm), .group = EBB_GROUP_OPTIMIZER, .type = EBB_OPTION_FLOAT, .commands = STEP,
      .text = "1", .low = 0, .high = 1e9, .aliases = "clip_grad_norm gradient_clipping grad_clip",
      .help = "Gradients whose norm is above this are scaled down to it. 0: never. The norm is "
              "printed in any case."},
@@ -371,12 +377,12 @@ static const struct ebb_option table[] = {
 
     /* ---- distillation ------------------------------------------------------------------------ */
     {KEY(teacher_model_name_or_path), .group = EBB_GROUP_DISTILLATION, .type = EBB_OPTION_STRING,
-     .commands = KD | PLAN, .aliases = "teacher teacher_model teacher_checkpointer.checkpoint_dir",
+     .commands = KD | PLANS, .aliases = "teacher teacher_model teacher_checkpointer.checkpoint_dir",
      .help = "The teacher: a model as model_name_or_path takes one, of any family, with the "
              "student's tokens (its table may be padded to another size). It is frozen, runs in "
              "the run's dtype, and its weights are in the plan."},
     {KEY(teacher_logits), .group = EBB_GROUP_DISTILLATION, .type = EBB_OPTION_STRING,
-     .commands = KD | PLAN,
+     .commands = KD | PLANS,
      .help = "A directory that save_teacher wrote for this data: the student learns from it, and "
              "no teacher is in memory. What the teacher's other tokens had together is one more "
              "class. Validation measures the cross-entropy then, for its data has no teacher."},
@@ -392,7 +398,7 @@ static const struct ebb_option table[] = {
      .text = "bfloat16", .choices = "bfloat16=bf16|float32=fp32=f32",
      .help = "How save_teacher stores log-probabilities. bfloat16 rounds each to a part in 500."},
     {KEY(kd_loss), .group = EBB_GROUP_DISTILLATION, .type = EBB_OPTION_CHOICE,
-     .commands = KD | PLAN, .text = "forward_kl",
+     .commands = KD | PLANS, .text = "forward_kl",
      .choices = "forward_kl=fkl|reverse_kl=rkl|jsd|symmetric_kl|skewed_forward_kl=skl|"
                 "skewed_reverse_kl=srkl",
      .help = "How far the student q is from the teacher p, of each token. forward_kl: KL(p, q), "
@@ -402,12 +408,12 @@ static const struct ebb_option table[] = {
              "KL(p, q) + (1 - beta) KL(q, p). skewed_forward_kl: KL(p, beta p + (1 - beta) q). "
              "skewed_reverse_kl: KL(q, (1 - beta) p + beta q)."},
     {KEY(kd_ratio), .group = EBB_GROUP_DISTILLATION, .type = EBB_OPTION_FLOAT,
-     .commands = KD | PLAN, .text = "0.5", .low = 0, .high = 1,
+     .commands = KD | PLANS, .text = "0.5", .low = 0, .high = 1,
      .help = "The teacher's share of the loss: (1 - kd_ratio) cross-entropy + kd_ratio kd_loss. 1 "
              "learns from the teacher alone. metrics.jsonl has both parts unweighted, as ce_loss "
              "and kd_loss."},
     {KEY(beta), .group = EBB_GROUP_DISTILLATION, .type = EBB_OPTION_FLOAT,
-     .commands = KD | DPO | PLAN, .text = "auto", .automatic = true, .low = 0, .high = 1000,
+     .commands = KD | DPO | PLANS, .text = "auto", .automatic = true, .low = 0, .high = 1000,
      .aliases = "sym_kd_ratio kd_loss.sym_kd_ratio pref_beta rl_beta orpo_alpha loss.beta",
      .help = "Distillation: the weight in kd_loss, from 0 to 1, which says what it weighs: in "
              "symmetric_kl the share of KL(p, q) (torchtune's sym_kd_ratio), in jsd and the skewed "
@@ -415,43 +421,44 @@ static const struct ebb_option table[] = {
              "for the skewed ones. Preferences: how strongly log-probabilities count, above 0; "
              "larger keeps the model closer to the reference. auto: 0.1, and 2 for simpo."},
     {KEY(kd_scale_t2), .group = EBB_GROUP_DISTILLATION, .type = EBB_OPTION_BOOL,
-     .commands = KD | PLAN, .text = "false",
+     .commands = KD | PLANS, .text = "false",
      .help = "Multiplies kd_loss by temperature squared, as Hinton's paper does, so that its "
              "gradient keeps its size when temperature changes. TRL and torchtune do not."},
 
     /* ---- preferences ------------------------------------------------------------------------- */
     {KEY(loss_type), .group = EBB_GROUP_PREFERENCES, .type = EBB_OPTION_CHOICE,
-     .commands = DPO | PLAN, .text = "auto", .choices = "auto|sigmoid=dpo|ipo|hinge|orpo|simpo|kto",
+     .commands = DPO | PLANS, .text = "auto",
+     .choices = "auto|sigmoid=dpo|ipo|hinge|orpo|simpo|kto",
      .aliases = "pref_loss",
      .help = "The loss. sigmoid: DPO. ipo, hinge: other shapes of it. orpo, simpo: without a "
              "reference. kto: of single answers that are good or bad; it also takes pairs. "
              "auto: sigmoid for pairs, kto for single answers. docs/PREFERENCES.md has the "
              "formulas."},
     {KEY(label_smoothing), .group = EBB_GROUP_PREFERENCES, .type = EBB_OPTION_FLOAT,
-     .commands = DPO | PLAN, .text = "0", .low = 0, .high = 0.5,
+     .commands = DPO | PLANS, .text = "0", .low = 0, .high = 0.5,
      .aliases = "dpo_label_smoothing loss.label_smoothing",
      .help = "The share of pairs whose verdict may be wrong (cDPO). For sigmoid and simpo."},
     {KEY(simpo_gamma), .group = EBB_GROUP_PREFERENCES, .type = EBB_OPTION_FLOAT,
-     .commands = DPO | PLAN, .text = "0.5", .low = 0, .high = 1000,
+     .commands = DPO | PLANS, .text = "0.5", .low = 0, .high = 1000,
      .help = "Of simpo: the margin that the chosen answer shall have, beside beta times the "
              "difference of mean log-probabilities. SimPO's gamma_beta_ratio is simpo_gamma / "
              "beta."},
     {KEY(desirable_weight), .group = EBB_GROUP_PREFERENCES, .type = EBB_OPTION_FLOAT,
-     .commands = DPO | PLAN, .text = "1", .low = 0, .high = 1000,
+     .commands = DPO | PLANS, .text = "1", .low = 0, .high = 1000,
      .aliases = "kto_chosen_weight kto_desirable_weight",
      .help = "Of kto: the weight of good answers. The paper wants this weight times their number "
              "to be 1 to 4/3 of the same of bad ones."},
     {KEY(undesirable_weight), .group = EBB_GROUP_PREFERENCES, .type = EBB_OPTION_FLOAT,
-     .commands = DPO | PLAN, .text = "1", .low = 0, .high = 1000,
+     .commands = DPO | PLANS, .text = "1", .low = 0, .high = 1000,
      .aliases = "kto_rejected_weight kto_undesirable_weight",
      .help = "Of kto: the weight of bad answers."},
     {KEY(ref_model_name_or_path), .group = EBB_GROUP_PREFERENCES, .type = EBB_OPTION_STRING,
-     .commands = DPO | PLAN, .aliases = "ref_model reference_model",
+     .commands = DPO | PLANS, .aliases = "ref_model reference_model",
      .help = "The reference: a second model, frozen and in the plan. Without it the reference is "
              "what training starts from: with LoRA the same weights without the adapter, which "
              "take no memory; else a second copy of the model."},
     {KEY(precompute_ref_log_probs), .group = EBB_GROUP_PREFERENCES, .type = EBB_OPTION_BOOL,
-     .commands = DPO | PLAN, .text = "false",
+     .commands = DPO | PLANS, .text = "false",
      .help = "Runs the reference once over the data before the first step and keeps its "
              "log-probabilities (4 bytes a trained token) in host memory, so that no step runs it "
              "and it takes no device memory then."},
@@ -524,7 +531,8 @@ static const struct ebb_option table[] = {
 
     /* ---- evaluation and checkpoints ---------------------------------------------------------- */
     {KEY(eval_strategy), .group = EBB_GROUP_EVALUATION, .type = EBB_OPTION_CHOICE,
-     .commands = TRAIN, .text = "no", .choices = "no|steps|epoch", .aliases = "evaluation_strategy",
+     .commands = FIT | PLAN, .text = "no", .choices = "no|steps|epoch",
+     .aliases = "evaluation_strategy",
      .help = "When the validation data's loss is measured: never, every eval_steps optimizer "
              "steps, or after each epoch. Needs eval_dataset, dataset_test_split or "
              "validation_split."},
@@ -559,7 +567,8 @@ static const struct ebb_option table[] = {
      .help = "Goes on from a checkpoint: true takes the newest whole one in output_dir, a path "
              "that one. Weights, optimizer, data order and numerics are taken from it, so that "
              "the result is that of an uninterrupted run."},
-    {KEY(eval_prompts), .group = EBB_GROUP_EVALUATION, .type = EBB_OPTION_TEXTS, .commands = TRAIN,
+    {KEY(eval_prompts), .group = EBB_GROUP_EVALUATION, .type = EBB_OPTION_TEXTS,
+     .commands = FIT | PLAN,
      .help = "Prompts that the model answers before the first step, at each evaluation and at the "
              "end, by the likeliest token each: printed, and kept in metrics.jsonl. A list of "
              "texts, or a file: JSON lines (.jsonl) with 'messages' or 'prompt', otherwise one "
@@ -567,7 +576,7 @@ static const struct ebb_option table[] = {
              "assistant; so do texts where the data is chats. Other texts are continued. The "
              "training is the same, bit for bit, as without."},
     {KEY(eval_max_new_tokens), .group = EBB_GROUP_EVALUATION, .type = EBB_OPTION_INT,
-     .commands = TRAIN, .text = "64", .low = 1, .high = 1e6, .unit = "tokens",
+     .commands = FIT | PLAN, .text = "64", .low = 1, .high = 1e6, .unit = "tokens",
      .help = "How long an answer to eval_prompts may be."},
 
     /* ---- generation -------------------------------------------------------------------------- */
@@ -583,7 +592,7 @@ static const struct ebb_option table[] = {
      .help = "Stops after so many tokens, if no end of text comes first. auto: 128 in 'ebb "
              "generate', as many as there is room for in 'ebb chat'."},
     {KEY(temperature), .group = EBB_GROUP_GENERATION, .type = EBB_OPTION_FLOAT,
-     .commands = GENERATE | CHAT | KD | PLAN, .text = "0", .low = 0, .high = 100,
+     .commands = GENERATE | CHAT | KD | PLANS, .text = "0", .low = 0, .high = 100,
      .help = "Generation: 0 always takes the likeliest token. Above it tokens are drawn at random; "
              "lower is closer to the likeliest, 1 is the model's own distribution. Distillation: "
              "what both models' logits are divided by before they are compared; above 1 the less "
@@ -649,17 +658,47 @@ static const struct ebb_option table[] = {
              "the budget where memory_budget names none. What a step takes is then a guess, from "
              "what a GPU that was measured reaches of its own data sheet; the bytes are exact but "
              "for the driver's. A name that is not known gets a list of those that are."},
-    {KEY(sweep), .group = EBB_GROUP_MACHINE, .type = EBB_OPTION_CHOICE, .commands = PLAN,
-     .text = "no", .choices = "no=none=false|memory",
-     .help = "Several plans in place of one. memory: for a row of budgets, from the least that "
-             "will do to what keeps everything on the device, with what each gives in tokens a "
-             "second."},
+    {KEY(sweep), .group = EBB_GROUP_BENCHMARK, .type = EBB_OPTION_STRING, .commands = PLANS,
+     .text = "no",
+     .unit = "in 'ebb plan' no or memory, in 'ebb bench' length=VALUES or budget=VALUES",
+     .help = "In 'ebb plan' several plans in place of one. memory: for a row of budgets, from the "
+             "least that will do to what keeps everything on the device, with what each gives in "
+             "tokens a second. In 'ebb bench' what is measured: length=1k:128k:x2 sequences of "
+             "1024 tokens, twice as many, and so on; length=1k:16k:+1k in steps of 1024; "
+             "length=1k,3k,9k these. k is 1024. budget=8GiB:64GiB:x2 and budget=6GiB,8GiB measure "
+             "what the plan makes of budgets for sequences of max_length tokens."},
+    {KEY(modes), .group = EBB_GROUP_BENCHMARK, .type = EBB_OPTION_LIST, .commands = BENCH,
+     .text = "auto",
+     .help = "Ways to hold activations that are compared over lengths. none: everything stays on "
+             "the device. offload: everything that is saved goes to host memory. checkpoint: "
+             "layers' inputs stay, the rest is computed again. checkpoint+offload: layers' inputs "
+             "go to host memory. plan: as the plan chooses within memory_budget, or within each "
+             "of budgets. activations={x: host, o: keep}: any set that the key activations takes. "
+             "Only plan moves weights and optimizer state, unless offload_params or "
+             "offload_optimizer says so. auto: the first five, on the CPU without memory_budget "
+             "those of them that move nothing."},
+    {KEY(budgets), .group = EBB_GROUP_BENCHMARK, .type = EBB_OPTION_LIST, .commands = BENCH,
+     .help = "Memory budgets for the mode plan, each a series of its own: 8GiB,16GiB. Without "
+             "them memory_budget, or the whole device."},
+    {KEY(models), .group = EBB_GROUP_BENCHMARK, .type = EBB_OPTION_LIST, .commands = BENCH,
+     .help = "Several models in place of model_name_or_path. Each may also be a config.json or "
+             "the name of a built-in shape ('ebb configs' lists them), and a directory may lack "
+             "weights: then they are random numbers, made where they are used."},
+    {KEY(data), .group = EBB_GROUP_BENCHMARK, .type = EBB_OPTION_CHOICE, .commands = BENCH,
+     .text = "auto", .choices = "auto|random",
+     .help = "What is trained on. auto: the data set that the configuration names, its samples "
+             "laid end to end and cut into documents of the length, every token trained; without "
+             "one, random token ids, which random asks for in any case."},
+    {KEY(steps), .group = EBB_GROUP_BENCHMARK, .type = EBB_OPTION_INT, .commands = BENCH,
+     .text = "5", .low = 1, .high = 1e6, .unit = "optimizer steps",
+     .help = "Training steps of a point. The first is a warm-up and does not count where there "
+             "are more; the time of a step is their median."},
     {KEY(doc_length), .group = EBB_GROUP_DATA, .type = EBB_OPTION_INT, .commands = PLAN,
      .text = "0", .low = 0, .high = 1e8, .unit = "tokens",
      .help = "With packing and without a data set: how long a document is, for what attention "
              "takes; at least 16. 0: as long as a row. With a data set its own lengths are taken."},
     {KEY(json), .group = EBB_GROUP_MACHINE, .type = EBB_OPTION_BOOL,
-     .commands = PLAN | PROBE | DATA | EVAL | TOKENIZE, .text = "false",
+     .commands = PLANS | PROBE | DATA | EVAL | TOKENIZE, .text = "false",
      .help = "Prints the result as one JSON object instead of a table. 'ebb tokenize' prints one a "
              "line: ids, pieces (the tokens as tokenizer.json writes them) and offsets (the bytes "
              "of the line, from 0, that each stands for), and with 'decode' reads such objects "

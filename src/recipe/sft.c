@@ -218,7 +218,7 @@ enum ebb_status ebb_sft_plan(struct ebb_ctx *ctx, struct ebb_options *options,
 
 /* ---- training -------------------------------------------------------------------------------- */
 
-static double learning_rate(const struct ebb_setup *setup)
+double ebb_sft_learning_rate(const struct ebb_setup *setup)
 {
     const struct ebb_config *config = setup->config;
     bool lora = setup->new_adapter || setup->adapter_dir;
@@ -272,7 +272,7 @@ static void fill_request(struct ebb_setup *setup, const struct ebb_recipe_env *e
     request->accumulation = config->gradient_accumulation_steps;
     request->schedule =
         (struct ebb_schedule_keys){.schedule = (enum ebb_schedule)config->lr_scheduler_type,
-                                   .learning_rate = learning_rate(setup),
+                                   .learning_rate = ebb_sft_learning_rate(setup),
                                    .warmup_steps = config->warmup_steps,
                                    .warmup_ratio = config->warmup_ratio,
                                    .decay_ratio = config->decay_ratio};
@@ -395,7 +395,7 @@ static void say_training(const struct ebb_setup *setup)
     const struct ebb_config *config = setup->config;
     bool lora = setup->new_adapter || setup->adapter_dir, given = !isnan(config->learning_rate);
     char rate[EBB_TEXT_DOUBLE];
-    ebb_text_from_double(learning_rate(setup), rate);
+    ebb_text_from_double(ebb_sft_learning_rate(setup), rate);
     ebb_log(setup->ctx, EBB_LOG_INFO, "train", "training: %s, %s schedule, learning_rate: %s%s",
             config->optim == EBB_OPTIM_KEY_SGD ? "sgd" : "adamw",
             ebb_schedule_name((enum ebb_schedule)config->lr_scheduler_type), rate,
@@ -444,10 +444,7 @@ static enum ebb_status plan_again(const struct ebb_setup *setup, struct ebb_engi
     return ebb_fit_check(setup, *engine);
 }
 
-/* GPU: what driver and libraries take is measured, and counted in place of what was assumed, and so
- * is what the system pins. Where the plan does not fit any more, or another might now keep more or
- * be faster, there is a new engine. */
-static enum ebb_status settle_overhead(struct ebb_setup *setup, struct ebb_engine **engine)
+enum ebb_status ebb_sft_settle(struct ebb_setup *setup, struct ebb_engine **engine)
 {
     enum { WORTH_A_PLAN = 64 << 20 };
     int64_t measured = -1, assumed = setup->request.overhead_bytes;
@@ -484,7 +481,7 @@ static enum ebb_status train(struct ebb_setup *setup, const struct ebb_recipe_en
 {
     EBB_TRY(ebb_fit_check(setup, *engine_in_out));
     EBB_TRY(ebb_dpo_precompute(setup, *engine_in_out)); /* before the engine takes device memory */
-    EBB_TRY(settle_overhead(setup, engine_in_out));
+    EBB_TRY(ebb_sft_settle(setup, engine_in_out));
     struct ebb_engine *engine = *engine_in_out;
     struct ebb_trainer_request request = {.engine = engine, .resume = resume};
     EBB_TRY(ebb_setup_saved_chat(setup));

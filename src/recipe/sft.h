@@ -24,6 +24,13 @@ enum ebb_status ebb_sft_plan(struct ebb_ctx *ctx, struct ebb_options *options,
                              const char *resume, struct ebb_setup *setup,
                              struct ebb_engine **engine);
 
+/* Of a fitting plan, before the engine opens. GPU: what driver and libraries take is measured, and
+ * counted in place of what was assumed, and so is what the system pins. Where the plan does not fit
+ * any more, or another might now keep more or be faster, there is a new engine. */
+enum ebb_status ebb_sft_settle(struct ebb_setup *setup, struct ebb_engine **engine);
+/* The key's, or what auto is for the recipe. */
+double ebb_sft_learning_rate(const struct ebb_setup *setup);
+
 /* Files and folders that a run writes into its output_dir: is `name` one of them? */
 bool ebb_sft_is_output(const char *name);
 
