@@ -26,7 +26,8 @@ struct ebb_cli_command {
     const char *usage; /* what follows the name */
     const char *line;  /* what it does, in one line */
     ebb_cli_fn run;
-    bool stops; /* SIGINT and SIGTERM are for it to end by itself, with a checkpoint */
+    bool stops;  /* SIGINT and SIGTERM are for it to end by itself, with a checkpoint */
+    bool hidden; /* for this program alone: help and advice do not name it */
 };
 
 /* In the order of help. */
@@ -40,6 +41,8 @@ enum ebb_status ebb_cli_sft(struct ebb_cli *cli);
 enum ebb_status ebb_cli_kd(struct ebb_cli *cli);
 enum ebb_status ebb_cli_dpo(struct ebb_cli *cli);
 enum ebb_status ebb_cli_plan(struct ebb_cli *cli);
+enum ebb_status ebb_cli_bench(struct ebb_cli *cli);
+enum ebb_status ebb_cli_bench_point(struct ebb_cli *cli);
 enum ebb_status ebb_cli_probe(struct ebb_cli *cli);
 enum ebb_status ebb_cli_data(struct ebb_cli *cli);
 enum ebb_status ebb_cli_eval(struct ebb_cli *cli);

@@ -26,8 +26,9 @@ static enum ebb_status add_commands(struct ebb_cli *cli, struct ebb_str *out)
     size_t count;
     const struct ebb_cli_command *commands = ebb_cli_commands(&count);
     for (size_t i = 0; i < count; i++)
-        EBB_TRY(
-            ebb_str_addf(cli->ctx, out, "  %-10s%s\n", commands[i].name, line_of(&commands[i])));
+        if (!commands[i].hidden)
+            EBB_TRY(ebb_str_addf(cli->ctx, out, "  %-10s%s\n", commands[i].name,
+                                 line_of(&commands[i])));
     return EBB_OK;
 }
 
@@ -116,6 +117,23 @@ static const char *note_of(const char *name)
                "(~/.cache where that is not set), for each device and dtype. Nothing else should "
                "be at work\n"
                "there meanwhile. After a new driver or library it is worth doing again.\n"
+               "\n";
+    if (strcmp(name, "bench") == 0)
+        return "  ebb bench sft.yaml --sweep length=1k:128k:x2      memory and speed by length, in five "
+               "modes\n"
+               "  ebb bench sft.yaml --sweep length=1k:16k:+1k --modes none,offload --steps 10\n"
+               "  ebb bench sft.yaml --sweep budget=8GiB:64GiB:x2   what the plan makes of budgets\n"
+               "  ebb bench --models qwen2.5-7b --sweep length=2k:32k:x2 use_peft=true data=random\n"
+               "\n"
+               "CONFIG.yaml is a training configuration; recipe says what it trains if that is not "
+               "sft. Each point\n"
+               "trains for some steps in a process of its own, so one that runs out of memory or is "
+               "killed ends its\n"
+               "series and nothing else. Everything goes into output_dir: results.json "
+               "(docs/FORMATS.md), which the\n"
+               "same command goes on with after an interruption, pictures of it, and bench.log, "
+               "which has what the\n"
+               "processes said. Saved teachers (teacher_logits) cannot be measured.\n"
                "\n";
     return "";
 }
@@ -240,7 +258,8 @@ static enum ebb_status fail_topic(struct ebb_cli *cli, const char *name)
     size_t rows, count, used = 0;
     const struct ebb_option *table = ebb_option_table(&rows);
     const struct ebb_cli_command *commands = ebb_cli_commands(&count);
-    for (size_t i = 0; i < count; i++) names[used++] = commands[i].name;
+    for (size_t i = 0; i < count; i++)
+        if (!commands[i].hidden) names[used++] = commands[i].name;
     for (size_t i = 0; i < rows && used < sizeof names / sizeof names[0]; i++)
         names[used++] = table[i].key;
     const char *near = ebb_text_nearest(name, names, used);

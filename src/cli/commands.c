@@ -8,25 +8,27 @@
 #include "cli/embedded.h"
 
 static const struct ebb_cli_command commands[] = {
-    {"sft", NULL, NULL, ebb_cli_sft, true},
-    {"kd", NULL, NULL, ebb_cli_kd, true},
-    {"dpo", NULL, NULL, ebb_cli_dpo, true},
-    {"plan", NULL, NULL, ebb_cli_plan, false},
-    {"probe", NULL, NULL, ebb_cli_probe, false},
-    {"data", NULL, NULL, ebb_cli_data, false},
-    {"eval", NULL, NULL, ebb_cli_eval, true},
-    {"generate", NULL, NULL, ebb_cli_generate, false},
-    {"chat", NULL, NULL, ebb_cli_chat, true},
-    {"merge", NULL, NULL, ebb_cli_merge, false},
-    {"init", NULL, NULL, ebb_cli_init, false},
-    {"tokenize", NULL, NULL, ebb_cli_tokenize, false},
+    {"sft", NULL, NULL, ebb_cli_sft, true, false},
+    {"kd", NULL, NULL, ebb_cli_kd, true, false},
+    {"dpo", NULL, NULL, ebb_cli_dpo, true, false},
+    {"plan", NULL, NULL, ebb_cli_plan, false, false},
+    {"bench", NULL, NULL, ebb_cli_bench, true, false},
+    {"probe", NULL, NULL, ebb_cli_probe, false, false},
+    {"data", NULL, NULL, ebb_cli_data, false, false},
+    {"eval", NULL, NULL, ebb_cli_eval, true, false},
+    {"generate", NULL, NULL, ebb_cli_generate, false, false},
+    {"chat", NULL, NULL, ebb_cli_chat, true, false},
+    {"merge", NULL, NULL, ebb_cli_merge, false, false},
+    {"init", NULL, NULL, ebb_cli_init, false, false},
+    {"tokenize", NULL, NULL, ebb_cli_tokenize, false, false},
     {"plot", "FILE... [--output plot.png] [--title TEXT] [--width N] [--height N]",
-     "draw runs' metrics, results or plans as PNG or SVG", ebb_cli_plot, false},
+     "draw runs' metrics, results or plans as PNG or SVG", ebb_cli_plot, false, false},
     {"configs", "[cat NAME | copy NAME DEST]", "list, print or copy the ready configurations",
-     ebb_cli_configs, false},
+     ebb_cli_configs, false, false},
     {"help", "[COMMAND [KEY|GROUP] | KEY | --markdown]", "explain commands and keys", ebb_cli_help,
-     false},
-    {"version", "", "print version and libraries", ebb_cli_version, false},
+     false, false},
+    {"version", "", "print version and libraries", ebb_cli_version, false, false},
+    {"bench-point", "", "measure one point of 'ebb bench'", ebb_cli_bench_point, false, true},
 };
 
 /* Other names that commands go by. */
@@ -55,7 +57,7 @@ const struct ebb_cli_command *ebb_cli_find(struct ebb_cli *cli, const char *name
     const struct ebb_cli_command *command = ebb_cli_named(name);
     if (command) return command;
     for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++)
-        names[count++] = commands[i].name;
+        if (!commands[i].hidden) names[count++] = commands[i].name;
     for (size_t i = 0; i < OTHERS; i++) names[count++] = other_names[i][0];
     const char *near = ebb_text_nearest(name, names, count);
     if (near)

@@ -59,7 +59,7 @@ void ebb_results_free(struct ebb_results *results)
     struct ebb_ctx *ctx = results->ctx;
     for (int64_t i = 0; i < results->count; i++) {
         struct ebb_results_series *s = &results->series[i];
-        char *texts[] = {s->name, s->model, s->mode, s->reason};
+        char *texts[] = {s->name, s->model, s->mode, s->reason, s->status};
         for (size_t k = 0; k < sizeof texts / sizeof texts[0]; k++) ebb_mem_free(ctx, texts[k]);
         ebb_mem_free(ctx, s->points);
     }
@@ -187,12 +187,13 @@ static enum ebb_status read_ended(struct ebb_results *results, const char *where
                                   struct ebb_results_series *series, const json_t *json)
 {
     const enum ebb_results_field along = ebb_results_along(results->kind);
-    const char *const known[] = {fields[along].key, "reason"};
+    const char *const known[] = {fields[along].key, "reason", "status"};
     if (json == NULL || json_is_null(json)) return EBB_OK;
     EBB_TRY(want_object(results->ctx, where, json));
-    EBB_TRY(check_keys(results->ctx, where, json, known, 2));
+    EBB_TRY(check_keys(results->ctx, where, json, known, 3));
     EBB_TRY(read_value(results->ctx, where, json, along, &series->ended_at));
     EBB_TRY(check_along(results, where, series->ended_at, ""));
+    EBB_TRY(read_text(results, where, json, "status", &series->status));
     return read_text(results, where, json, "reason", &series->reason);
 }
 
@@ -363,7 +364,8 @@ static json_t *series_json(const struct ebb_results *results, const struct ebb_r
     if (ok && isfinite(s->ended_at)) {
         json_t *ended = json_object();
         ok = put_value(ended, ebb_results_along(results->kind), s->ended_at) &&
-             put_text(ended, "reason", s->reason) && json_object_set(json, "ended", ended) == 0;
+             put_text(ended, "reason", s->reason) && put_text(ended, "status", s->status) &&
+             json_object_set(json, "ended", ended) == 0;
         json_decref(ended);
     }
     return checked(json, ok);

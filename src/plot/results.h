@@ -69,6 +69,7 @@ struct ebb_results_series {
     int64_t count, room;
     double ended_at; /* the length or budget that did not run; NaN: all did */
     char *reason;    /* why; may be NULL */
+    char *status;    /* "does not fit", "killed", "failed"; may be NULL */
 };
 
 struct ebb_results {

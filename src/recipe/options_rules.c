@@ -124,8 +124,10 @@ static bool nothing_moves(const struct ebb_config *config)
 {
     return config->activation_offloading == EBB_FALSE && !config->activations;
 }
+/* 'ebb bench' names budgets in other keys too. */
 static bool no_budget(const struct ebb_config *config)
 {
+    if (config->budgets || strncmp(config->sweep, "budget=", 7) == 0) return false;
     return config->memory_budget.bytes == 0 && !(config->memory_budget.percent > 0) &&
            ebb_config_backend(config) == EBB_BACKEND_CPU;
 }

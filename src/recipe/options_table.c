@@ -659,7 +659,7 @@ static const struct ebb_option table[] = {
              "what a GPU that was measured reaches of its own data sheet; the bytes are exact but "
              "for the driver's. A name that is not known gets a list of those that are."},
     {KEY(sweep), .group = EBB_GROUP_BENCHMARK, .type = EBB_OPTION_STRING, .commands = PLANS,
-     .text = "no",
+     .required = BENCH, .text = "no",
      .unit = "in 'ebb plan' no or memory, in 'ebb bench' length=VALUES or budget=VALUES",
      .help = "In 'ebb plan' several plans in place of one. memory: for a row of budgets, from the "
              "least that will do to what keeps everything on the device, with what each gives in "
