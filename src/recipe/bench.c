@@ -89,11 +89,13 @@ static const char *value_text(const struct bench *b, int value, char *out, size_
     return out;
 }
 
-/* "2/8  tiny-llama, checkpoint, 4096 tokens: " and what follows it; `keep` as progress has it. */
-static void show(const struct bench *b, const struct turn *turn, bool keep, const char *what)
+/* "2/8  tiny-llama, checkpoint, 4096 tokens: " and what follows it. `keep`: the point is over; else
+ * it has been running for `elapsed` seconds. */
+static void show(const struct bench *b, const struct turn *turn, bool keep, double elapsed,
+                 const char *what)
 {
     char value[NUMBER * 2], time[NUMBER], left[NUMBER * 2] = "";
-    const double seconds = time_left(b);
+    const double seconds = time_left(b) - elapsed;
     if (isfinite(seconds) && seconds > 0)
         snprintf(left, sizeof left, "; about %s left", ebb_text_seconds(seconds, time, sizeof time));
     ebb_progress_show(b->progress, keep, "%lld/%lld  %s, %s, %s: %s%s",
@@ -110,7 +112,7 @@ static void show_point(const struct bench *b, const struct turn *turn,
     ebb_text_bytes((int64_t)point->values[process ? EBB_RESULTS_PROCESS : EBB_RESULTS_PEAK], size,
                    sizeof size);
     snprintf(what, sizeof what, "%s, %.0f tokens/s", size, point->values[EBB_RESULTS_SPEED]);
-    show(b, turn, true, what);
+    show(b, turn, true, 0, what);
 }
 
 /* ---- a child ---- */
@@ -187,10 +189,10 @@ static enum ebb_status wait_for(struct bench *b, const struct turn *turn,
     const double began = ebb_clock_seconds();
     enum ebb_process_state state = EBB_PROCESS_RUNS;
     while (state == EBB_PROCESS_RUNS) {
+        const double elapsed = ebb_clock_seconds() - began;
         char time[NUMBER];
         if (ebb_progress_is_live(b->progress))
-            show(b, turn, false,
-                 ebb_text_seconds(ebb_clock_seconds() - began, time, sizeof time));
+            show(b, turn, false, elapsed, ebb_text_seconds(elapsed, time, sizeof time));
         EBB_TRY(ebb_process_wait(process, b->request->env->stop_fd, redraw_seconds, text, &state));
     }
     out->interrupted = state == EBB_PROCESS_STOPPED;
@@ -295,7 +297,7 @@ static enum ebb_status run_point(struct bench *b, const struct turn *turn, bool 
     *over = out.reason[0] != '\0';
     b->done += *over ? b->sweep.count - turn->value : 1;
     if (*over)
-        show(b, turn, true, out.reason);
+        show(b, turn, true, 0, out.reason);
     else
         show_point(b, turn, &out.point);
     b->measured += !*over;

@@ -224,12 +224,14 @@ static enum ebb_status add_title(struct ebb_ctx *ctx, const struct ebb_bench_req
 }
 
 /* The limit that pictures show: a GPU's memory, or the budget that makes a CPU stand in for one. */
-static double device_bytes(const struct ebb_config *config)
+static double device_bytes(const struct ebb_config *config, enum ebb_results_kind kind)
 {
     const enum ebb_backend backend = ebb_config_backend(config);
-    int64_t bytes = backend == EBB_BACKEND_CUDA
-                        ? ebb_backend_bytes_total(backend)
-                        : ebb_setup_budget(&config->memory_budget, backend);
+    int64_t bytes = 0;
+    if (backend == EBB_BACKEND_CUDA)
+        bytes = ebb_backend_bytes_total(backend);
+    else if (kind == EBB_RESULTS_OF_LENGTHS)
+        bytes = ebb_setup_budget(&config->memory_budget, backend);
     return bytes > 0 ? (double)bytes : NAN;
 }
 
@@ -243,7 +245,7 @@ static enum ebb_status describe(struct ebb_results *results,
     char date[32];
     ebb_clock_iso(date);
     date[strcspn(date, "T")] = '\0';
-    results->device_bytes = device_bytes(request->config);
+    results->device_bytes = device_bytes(request->config, sweep->kind);
     enum ebb_status status = add_command(ctx, request, &command);
     if (status == EBB_OK) status = add_title(ctx, request, sweep, &title);
     if (status == EBB_OK) status = ebb_results_text(results, &results->command, command.data);
