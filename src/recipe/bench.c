@@ -28,7 +28,8 @@ struct bench {
     double seconds[EBB_BENCH_VALUES];
     int64_t taken[EBB_BENCH_VALUES];
     int64_t done, due; /* points of this sweep that are over, those of earlier calls included */
-    int64_t measured;  /* by this call */
+    /* The first that is still to come, or runs: those before it are not waited for. */
+    int model, mode, value;
 };
 
 /* A point that is due. */
@@ -55,26 +56,33 @@ static double expect(const struct bench *b, int value)
     return seconds;
 }
 
+/* Seconds of what is due of a series from a value on. */
+static double series_left(const struct bench *b, int model, int mode, int value)
+{
+    const char *name = b->request->models[model].name;
+    const struct ebb_results_series *series = NULL;
+    char text[NAME];
+    double sum = 0;
+    ebb_bench_mode_text(&b->modes.items[mode], text, sizeof text);
+    for (int64_t i = 0; i < b->results->count; i++) {
+        const struct ebb_results_series *s = &b->results->series[i];
+        if (s->model && s->mode && strcmp(s->model, name) == 0 && strcmp(s->mode, text) == 0)
+            series = s;
+    }
+    for (int i = value; i < b->sweep.count; i++)
+        if (!series || !ebb_bench_is_done(b->results, series, b->sweep.values[i]))
+            sum += expect(b, i);
+    return sum;
+}
+
 /* Seconds of all that is due; NaN: not known yet. */
 static double time_left(const struct bench *b)
 {
-    const struct ebb_bench_request *r = b->request;
-    double sum = 0;
-    for (int model = 0; model < r->model_count; model++)
-        for (int mode = 0; mode < b->modes.count; mode++) {
-            struct ebb_results_series *series = NULL;
-            char text[NAME];
-            ebb_bench_mode_text(&b->modes.items[mode], text, sizeof text);
-            for (int64_t i = 0; i < b->results->count; i++) {
-                struct ebb_results_series *s = &b->results->series[i];
-                if (s->model && s->mode && strcmp(s->model, r->models[model].name) == 0 &&
-                    strcmp(s->mode, text) == 0)
-                    series = s;
-            }
-            for (int i = 0; i < b->sweep.count; i++)
-                if (!series || !ebb_bench_is_done(b->results, series, b->sweep.values[i]))
-                    sum += expect(b, i);
-        }
+    double sum = series_left(b, b->model, b->mode, b->value);
+    for (int mode = b->mode + 1; mode < b->modes.count; mode++)
+        sum += series_left(b, b->model, mode, 0);
+    for (int model = b->model + 1; model < b->request->model_count; model++)
+        for (int mode = 0; mode < b->modes.count; mode++) sum += series_left(b, model, mode, 0);
     return sum;
 }
 
@@ -296,11 +304,11 @@ static enum ebb_status run_point(struct bench *b, const struct turn *turn, bool 
     EBB_TRY(ebb_bench_save(b->results, b->path));
     *over = out.reason[0] != '\0';
     b->done += *over ? b->sweep.count - turn->value : 1;
+    b->value = *over ? b->sweep.count : turn->value + 1;
     if (*over)
         show(b, turn, true, 0, out.reason);
     else
         show_point(b, turn, &out.point);
-    b->measured += !*over;
     return EBB_OK;
 }
 
@@ -334,6 +342,9 @@ static enum ebb_status run_series(struct bench *b, int model, int mode)
         }
         struct turn turn = turn_of(b, model, mode, i);
         turn.mode_text = text;
+        b->model = model;
+        b->mode = mode;
+        b->value = i;
         EBB_TRY(run_point(b, &turn, &over));
     }
     return EBB_OK;
