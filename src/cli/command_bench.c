@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/file.h"
 #include "base/process.h"
@@ -27,6 +28,7 @@ struct bench_run {
     bool made[EBB_BENCH_MODELS]; /* the path is to be written into output_dir */
     int count;
     char *output_dir;
+    bool new_dir; /* it was not there before */
 };
 
 /* ---- models ---- */
@@ -147,6 +149,7 @@ static enum ebb_status choose_output(struct bench_run *b)
     if (b->output_dir == NULL) return EBB_NO_MEMORY;
     if (ebb_file_exists(b->output_dir) && !ebb_dir_exists(b->output_dir))
         return EBB_FAIL(ctx, EBB_BAD_CONFIG, "output_dir '%s' is a file", b->output_dir);
+    b->new_dir = !ebb_dir_exists(b->output_dir);
     return ebb_dir_create(ctx, b->output_dir);
 }
 
@@ -236,6 +239,7 @@ enum ebb_status ebb_cli_bench(struct ebb_cli *cli)
     if (b->output_dir) {
         enum ebb_status removed = remove_models(b);
         if (status == EBB_OK) status = removed;
+        if (b->new_dir) (void)rmdir(b->output_dir); /* where a mistake left it empty */
     }
     for (int i = 0; i < b->count; i++) {
         ebb_mem_free(cli->ctx, b->names[i]);

@@ -114,3 +114,10 @@ make_sailor() {
 chat() {
     ebb chat model=sailor threads=1 "$@"
 }
+
+# measured: what `ebb bench` says, without what is measured; blanks before numbers are one.
+measured() {
+    sizes | sed -e 's/; about [0-9hms. ]* left//' -e 's/ [0-9][0-9]* tokens\/s/ N tokens\/s/' \
+        -e 's/ *SIZE/ SIZE/g' -e 's/ \{2,\}[0-9.]* m*s  *[0-9]*  *[0-9.]*$/ TIME N LOSS/' \
+        -e 's/ \{2,\}[0-9.]* m*s /  TIME /g' -e 's/  *TIME/ TIME/g'
+}
