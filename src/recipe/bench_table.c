@@ -14,13 +14,19 @@ static const struct column {
     int width;
     enum ebb_results_field field;
     enum { BYTES, TIME, SPEED, LOSS } kind;
+    enum { ALWAYS, PROCESS, MOVES } when; /* shown where it says something */
 } columns[COLUMNS] = {
-    {"peak", 10, EBB_RESULTS_PEAK, BYTES},         {"process", 10, EBB_RESULTS_PROCESS, BYTES},
-    {"resident", 10, EBB_RESULTS_RESIDENT, BYTES},  {"eval", 10, EBB_RESULTS_EVAL_PEAK, BYTES},
-    {"host", 10, EBB_RESULTS_HOST, BYTES},         {"out", 10, EBB_RESULTS_BYTES_OUT, BYTES},
-    {"in", 10, EBB_RESULTS_BYTES_IN, BYTES},       {"stall", 9, EBB_RESULTS_STALL, TIME},
-    {"step", 9, EBB_RESULTS_SECONDS, TIME},        {"tokens/s", 9, EBB_RESULTS_SPEED, SPEED},
-    {"loss", 8, EBB_RESULTS_LOSS, LOSS},
+    {"peak", 10, EBB_RESULTS_PEAK, BYTES, ALWAYS},
+    {"process", 10, EBB_RESULTS_PROCESS, BYTES, PROCESS},
+    {"resident", 10, EBB_RESULTS_RESIDENT, BYTES, ALWAYS},
+    {"eval", 10, EBB_RESULTS_EVAL_PEAK, BYTES, ALWAYS},
+    {"host", 10, EBB_RESULTS_HOST, BYTES, MOVES},
+    {"out", 10, EBB_RESULTS_BYTES_OUT, BYTES, MOVES},
+    {"in", 10, EBB_RESULTS_BYTES_IN, BYTES, MOVES},
+    {"stall", 9, EBB_RESULTS_STALL, TIME, MOVES},
+    {"step", 9, EBB_RESULTS_SECONDS, TIME, ALWAYS},
+    {"tokens/s", 9, EBB_RESULTS_SPEED, SPEED, ALWAYS},
+    {"loss", 8, EBB_RESULTS_LOSS, LOSS, ALWAYS},
 };
 
 static const char *cell_text(const struct column *column, double value, char out[CELL])
@@ -36,12 +42,15 @@ static const char *cell_text(const struct column *column, double value, char out
     return out;
 }
 
-/* Columns that say something: not the process's memory on a CPU, nor moves where nothing moves. */
 static bool is_shown(const struct ebb_results *results, const struct column *column)
 {
+    if (column->when == ALWAYS) return true;
     for (int64_t s = 0; s < results->count; s++)
-        for (int64_t i = 0; i < results->series[s].count; i++)
-            if (results->series[s].points[i].values[column->field] > 0) return true;
+        for (int64_t i = 0; i < results->series[s].count; i++) {
+            const double *values = results->series[s].points[i].values;
+            if (column->when == PROCESS && isfinite(values[EBB_RESULTS_PROCESS])) return true;
+            if (column->when == MOVES && values[EBB_RESULTS_HOST] > 0) return true;
+        }
     return false;
 }
 
@@ -77,14 +86,14 @@ static enum ebb_status add_end(struct ebb_ctx *ctx, const struct ebb_results *re
                                const struct ebb_results_series *series, struct ebb_str *out)
 {
     const char *reason = series->reason ? series->reason : "it ended";
-    const bool fits = series->status && strcmp(series->status, "failed") == 0;
+    const bool failed = series->status && strcmp(series->status, "failed") == 0;
     char size[CELL];
     if (!isfinite(series->ended_at)) return EBB_OK;
     if (results->kind == EBB_RESULTS_OF_LENGTHS)
         return ebb_str_addf(ctx, out, "%s %s at %.0f tokens: %s\n", series->name,
-                            fits ? "failed" : "stops fitting", series->ended_at, reason);
+                            failed ? "failed" : "stops fitting", series->ended_at, reason);
     return ebb_str_addf(ctx, out, "%s %s within %s: %s\n", series->name,
-                        fits ? "failed" : "does not fit",
+                        failed ? "failed" : "does not fit",
                         ebb_text_bytes((int64_t)series->ended_at, size, sizeof size), reason);
 }
 

@@ -552,8 +552,7 @@ static enum ebb_status check_sweep(struct ebb_options *options, const struct ebb
     for (size_t i = 0; i < sizeof none / sizeof none[0]; i++)
         if (strcmp(config->sweep, none[i]) == 0) return EBB_OK;
     return EBB_FAIL(ctx, EBB_BAD_CONFIG,
-                    "value '%s' of 'sweep' is none of its choices: wanted no or memory in 'ebb "
-                    "plan'\n"
+                    "value '%s' of 'sweep' is none of its choices: wanted no or memory\n"
                     "where: %s\n"
                     "help:  ebb help sweep",
                     config->sweep, ebb_options_where(options, "sweep"));

@@ -677,9 +677,9 @@ static const struct ebb_option table[] = {
              "Only plan moves weights and optimizer state, unless offload_params or "
              "offload_optimizer says so. auto: the first five, on the CPU without memory_budget "
              "those of them that move nothing."},
-    {KEY(budgets), .group = EBB_GROUP_BENCHMARK, .type = EBB_OPTION_LIST, .commands = BENCH,
-     .help = "Memory budgets for the mode plan, each a series of its own: 8GiB,16GiB. Without "
-             "them memory_budget, or the whole device."},
+    {KEY(budgets), .group = EBB_GROUP_MEMORY, .type = EBB_OPTION_LIST, .commands = BENCH,
+     .help = "Memory budgets for the mode plan of 'ebb bench', each a series of its own: "
+             "8GiB,16GiB. Without them memory_budget, or the whole device."},
     {KEY(models), .group = EBB_GROUP_BENCHMARK, .type = EBB_OPTION_LIST, .commands = BENCH,
      .help = "Several models in place of model_name_or_path. Each may also be a config.json or "
              "the name of a built-in shape ('ebb configs' lists them), and a directory may lack "
