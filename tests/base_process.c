@@ -1,6 +1,5 @@
-/* Child processes: output, ends of all kinds, signals, stops, children of a parent that is gone. The
- * child is this program with other words.
- * SPDX-License-Identifier: Apache-2.0 */
+/* Child processes: output, ends of all kinds, signals, stops, children of a parent that is gone.
+ * The child is this program with other words. SPDX-License-Identifier: Apache-2.0 */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

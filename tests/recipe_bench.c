@@ -184,8 +184,8 @@ static void budgets_descend_in_the_mode_plan(void **state)
 static void a_series_ends_and_the_sweep_goes_on(void **state)
 {
     struct fixture *f = *state;
-    ok(f->ctx, RUN(f, "sweep=length=16:128:x2",
-                   "modes=offload,checkpoint,checkpoint+offload,none"));
+    ok(f->ctx,
+       RUN(f, "sweep=length=16:128:x2", "modes=offload,checkpoint,checkpoint+offload,none"));
     assert_ran(f, "offload 0 16\noffload 0 32\noffload 0 64\n"
                   "checkpoint 0 16\ncheckpoint 0 32\n"
                   "checkpoint+offload 0 16\ncheckpoint+offload 0 32\n"
@@ -281,8 +281,9 @@ static void another_sweep_is_refused(void **state)
 static void results_of_others_are_not_written_over(void **state)
 {
     struct fixture *f = *state;
-    write_file(f, "results.json",
-               "{\"format\": \"ebb results\", \"version\": 1, \"kind\": \"length\", \"series\": []}");
+    write_file(
+        f, "results.json",
+        "{\"format\": \"ebb results\", \"version\": 1, \"kind\": \"length\", \"series\": []}");
     assert_int_equal(RUN(f, "sweep=length=16", "modes=none"), EBB_BAD_CONFIG);
     assert_error(f, "was not written by 'ebb bench'");
     write_file(f, "results.json", "{");

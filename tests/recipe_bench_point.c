@@ -1,6 +1,5 @@
-/* A measured point: rows of the length, the sizes that it tells, and what modes keep between forward
- * and backward, by formulas of the model's slots.
- * SPDX-License-Identifier: Apache-2.0 */
+/* A measured point: rows of the length, the sizes that it tells, and what modes keep between
+ * forward and backward, by formulas of the model's slots. SPDX-License-Identifier: Apache-2.0 */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -131,8 +130,9 @@ static double rest_bytes(int rank)
 static void memory_is_as_predicted_in_every_mode(void **state)
 {
     struct fixture *f = *state;
-    static const char *const modes[] = {"none", "offload", "checkpoint", "checkpoint+offload",
-                                        "plan", "activations={x: host, o: keep}"};
+    static const char *const modes[] = {"none",       "offload",
+                                        "checkpoint", "checkpoint+offload",
+                                        "plan",       "activations={x: host, o: keep}"};
     double loss = 0;
     for (size_t i = 0; i < sizeof modes / sizeof modes[0]; i++) {
         ok(f->ctx, measure(f, f->model, "lora_r: 4\nuse_peft: true\n", modes[i], TOKENS));
@@ -284,8 +284,8 @@ static void other_recipes_are_measured_too(void **state)
     /* Nothing has been learned yet, to the first step's rounding: both sides are as likely. */
     assert_true(fabs(value(f, EBB_RESULTS_LOSS) - log(2)) < 0.05);
     /* A pair is two rows of the length. */
-    assert_true(
-        fabs(value(f, EBB_RESULTS_SPEED) * value(f, EBB_RESULTS_SECONDS) - 2 * TOKENS) < 1e-6);
+    assert_true(fabs(value(f, EBB_RESULTS_SPEED) * value(f, EBB_RESULTS_SECONDS) - 2 * TOKENS) <
+                1e-6);
     static const char kto[] = "recipe: dpo\nloss_type: kto\nprecompute_ref_log_probs: true\n"
                               "use_peft: true\n";
     ok(f->ctx, measure(f, f->model, kto, "plan", TOKENS));

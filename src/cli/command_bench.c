@@ -1,6 +1,5 @@
-/* `ebb bench`: finds the models, runs the sweep, shows and draws what came out; and the command that
- * its processes run.
- * SPDX-License-Identifier: Apache-2.0 */
+/* `ebb bench`: finds the models, runs the sweep, shows and draws what came out; and the command
+ * that its processes run. SPDX-License-Identifier: Apache-2.0 */
 #include "recipe/bench.h"
 
 #include <math.h>
@@ -78,8 +77,8 @@ static enum ebb_status find_models(struct bench_run *b)
     struct ebb_ctx *ctx = b->cli->ctx;
     const char *at = config->models, *name;
     size_t bytes;
-    if (config->models && ebb_options_origin(b->options, "model_name_or_path").kind ==
-                              EBB_ORIGIN_ARGUMENT)
+    if (config->models &&
+        ebb_options_origin(b->options, "model_name_or_path").kind == EBB_ORIGIN_ARGUMENT)
         return EBB_FAIL(ctx, EBB_BAD_CONFIG,
                         "'model_name_or_path' has no effect beside models\nwhere: %s\ntry:   keep "
                         "one of them",

@@ -105,7 +105,8 @@ static void show(const struct bench *b, const struct turn *turn, bool keep, doub
     char value[NUMBER * 2], time[NUMBER], left[NUMBER * 2] = "";
     const double seconds = time_left(b) - elapsed;
     if (isfinite(seconds) && seconds > 0)
-        snprintf(left, sizeof left, "; about %s left", ebb_text_seconds(seconds, time, sizeof time));
+        snprintf(left, sizeof left, "; about %s left",
+                 ebb_text_seconds(seconds, time, sizeof time));
     ebb_progress_show(b->progress, keep, "%lld/%lld  %s, %s, %s: %s%s",
                       (long long)(keep ? b->done : b->done + 1), (long long)b->due,
                       turn->model->name, turn->mode_text,
@@ -358,9 +359,9 @@ static enum ebb_status count_points(struct bench *b)
         for (int mode = 0; mode < b->modes.count; mode++) {
             struct ebb_results_series *series;
             char text[NAME];
-            EBB_TRY(ebb_bench_series(
-                b->results, b->request->models[model].name,
-                ebb_bench_mode_text(&b->modes.items[mode], text, sizeof text), &series));
+            EBB_TRY(ebb_bench_series(b->results, b->request->models[model].name,
+                                     ebb_bench_mode_text(&b->modes.items[mode], text, sizeof text),
+                                     &series));
             for (int i = 0; i < b->sweep.count; i++)
                 b->done += ebb_bench_is_done(b->results, series, b->sweep.values[i]);
         }

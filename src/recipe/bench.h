@@ -2,14 +2,13 @@
  * words), as a file of results (plot/results.h) that grows point by point.
  *
  * Every point is measured in a process of its own (recipe/bench_point.h), so what one leaves behind
- * (memory that an allocator keeps, plans of libraries, a lost GPU) is not in the next one's numbers,
- * and one that crashes or that the system kills ends its series alone. What that costs is a start of
- * the program and of the device's driver, and of loading the model, a point.
+ * (memory that an allocator keeps, plans of libraries, a lost GPU) is not in the next one's
+ * numbers, and one that crashes or that the system kills ends its series alone. What that costs is
+ * a start of the program and of the device's driver, and of loading the model, a point.
  *
- * What is measured is in the file at once. The same command goes on where it was ended: a point that
- * is there is not measured again, nor anything beyond a length that did not fit. A file of another
- * configuration, device or model is refused.
- * SPDX-License-Identifier: Apache-2.0 */
+ * What is measured is in the file at once. The same command goes on where it was ended: a point
+ * that is there is not measured again, nor anything beyond a length that did not fit. A file of
+ * another configuration, device or model is refused. SPDX-License-Identifier: Apache-2.0 */
 #ifndef EBB_RECIPE_BENCH_H
 #define EBB_RECIPE_BENCH_H
 

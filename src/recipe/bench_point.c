@@ -94,8 +94,7 @@ static enum ebb_status evaluate(struct measuring *m)
     ebb_engine_begin(m->engine);
     EBB_TRY(next_batch(m, &batch));
     EBB_TRY(ebb_engine_micro(m->engine, EBB_PROGRAM_EVAL, batch, 1, 0));
-    m->point->values[EBB_RESULTS_EVAL_PEAK] =
-        (double)ebb_engine_usage(m->engine).peak_device_bytes;
+    m->point->values[EBB_RESULTS_EVAL_PEAK] = (double)ebb_engine_usage(m->engine).peak_device_bytes;
     return ebb_loader_seek(m->setup->ctx, m->setup->train, (struct ebb_loader_place){0, 0});
 }
 

@@ -1,10 +1,10 @@
-/* One point of a sweep, measured in this process: training steps of one length in one mode, after an
- * evaluation micro-batch of the same length.
+/* One point of a sweep, measured in this process: training steps of one length in one mode, after
+ * an evaluation micro-batch of the same length.
  *
- * Rows are documents of exactly the length, every token trained: random ids, or a data set's samples
- * laid end to end and cut, from the first one again where they do not suffice. So attention has the
- * whole length to work on, which packing would keep it from. A preference pair is two of them.
- * SPDX-License-Identifier: Apache-2.0 */
+ * Rows are documents of exactly the length, every token trained: random ids, or a data set's
+ * samples laid end to end and cut, from the first one again where they do not suffice. So attention
+ * has the whole length to work on, which packing would keep it from. A preference pair is two of
+ * them. SPDX-License-Identifier: Apache-2.0 */
 #ifndef EBB_RECIPE_BENCH_POINT_H
 #define EBB_RECIPE_BENCH_POINT_H
 
@@ -29,8 +29,8 @@ enum ebb_status ebb_bench_point(struct ebb_ctx *ctx, struct ebb_options *options
                                 struct ebb_config *config, const struct ebb_recipe_env *env,
                                 const struct ebb_bench_job *job, struct ebb_results_point *point);
 
-/* Replaces the setup's data by rows, with a loader of whole micro-batches; ebb_setup_data has loaded
- * what samples there are. */
+/* Replaces the setup's data by rows, with a loader of whole micro-batches; ebb_setup_data has
+ * loaded what samples there are. */
 enum ebb_status ebb_bench_rows(struct ebb_setup *setup, int64_t length);
 /* Whether rows are samples of a data set. */
 bool ebb_bench_has_data(const struct ebb_config *config);

@@ -130,10 +130,11 @@ static enum ebb_status fail_other(struct ebb_ctx *ctx, const char *path, const c
     if (kept) status = ebb_json_text(ctx, kept, 0, &was);
     if (status == EBB_OK && now) status = ebb_json_text(ctx, now, 0, &is);
     if (status == EBB_OK)
-        status = EBB_FAIL(ctx, EBB_BAD_CONFIG,
-                          "'%s' holds another sweep: %s was %.100s there and is %.100s now\n"
-                          "try:   --overwrite to measure all of it anew, or another --output",
-                          path, key, was.data ? was.data : "not set", is.data ? is.data : "not set");
+        status =
+            EBB_FAIL(ctx, EBB_BAD_CONFIG,
+                     "'%s' holds another sweep: %s was %.100s there and is %.100s now\n"
+                     "try:   --overwrite to measure all of it anew, or another --output",
+                     path, key, was.data ? was.data : "not set", is.data ? is.data : "not set");
     ebb_str_free(ctx, &was);
     ebb_str_free(ctx, &is);
     return status;
@@ -217,8 +218,8 @@ static enum ebb_status add_title(struct ebb_ctx *ctx, const struct ebb_bench_req
             EBB_TRY(ebb_str_addf(ctx, out, "%s%s", i ? " and " : "", request->models[i].name));
     else
         EBB_TRY(ebb_str_addf(ctx, out, "%d models", request->model_count));
-    EBB_TRY(ebb_str_addf(ctx, out, ": %s",
-                         ebb_bench_method(request->config, method, sizeof method)));
+    EBB_TRY(
+        ebb_str_addf(ctx, out, ": %s", ebb_bench_method(request->config, method, sizeof method)));
     if (sweep->kind == EBB_RESULTS_OF_LENGTHS) return EBB_OK;
     return ebb_str_addf(ctx, out, ", %lld tokens", (long long)request->config->max_length);
 }
@@ -253,7 +254,8 @@ static enum ebb_status describe(struct ebb_results *results,
     if (status == EBB_OK) status = ebb_results_text(results, &results->date, date);
     if (status == EBB_OK) status = ebb_results_text(results, &results->device, facts->name);
     if (status == EBB_OK)
-        status = ebb_results_text(results, &results->driver, facts->driver[0] ? facts->driver : NULL);
+        status =
+            ebb_results_text(results, &results->driver, facts->driver[0] ? facts->driver : NULL);
     ebb_str_free(ctx, &command);
     ebb_str_free(ctx, &title);
     return status;

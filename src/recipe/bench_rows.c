@@ -17,8 +17,9 @@ bool ebb_bench_has_data(const struct ebb_config *config)
 
 enum ebb_status ebb_bench_is_blank(struct ebb_ctx *ctx, const char *dir, bool *blank)
 {
-    static const char *const endings[] = {".safetensors", ".safetensors.index.json", ".bin", ".pt",
-                                          ".pth", ".gguf"};
+    static const char *const endings[] = {".safetensors", ".safetensors.index.json",
+                                          ".bin",         ".pt",
+                                          ".pth",         ".gguf"};
     char **names = NULL;
     size_t count = 0;
     *blank = true;

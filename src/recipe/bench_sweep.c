@@ -132,7 +132,7 @@ static enum ebb_status add_word(const struct reading *r, char *word)
         words[i] = strchr(words[i - 1], ':');
         if (words[i] == NULL)
             return i == 1 ? (read_value(r, word, &value) == EBB_OK ? add_value(r, value)
-                                                                    : EBB_BAD_CONFIG)
+                                                                   : EBB_BAD_CONFIG)
                           : fail(r, "a range is FIRST:LAST:STEP");
         *words[i]++ = '\0';
     }
@@ -277,10 +277,11 @@ static enum ebb_status add_plans(struct ebb_ctx *ctx, struct ebb_options *option
         if (word == NULL) return EBB_NO_MEMORY;
         enum ebb_status status = EBB_OK;
         if (!ebb_text_size(word, &budget) || budget < LEAST_BUDGET)
-            status = EBB_FAIL(ctx, EBB_BAD_CONFIG,
-                              "'%s' is no memory budget: wanted a size from 64KiB on, such as 8GiB\n"
-                              "where: %s",
-                              word, ebb_options_where(options, "budgets"));
+            status =
+                EBB_FAIL(ctx, EBB_BAD_CONFIG,
+                         "'%s' is no memory budget: wanted a size from 64KiB on, such as 8GiB\n"
+                         "where: %s",
+                         word, ebb_options_where(options, "budgets"));
         for (int i = first; status == EBB_OK && i < modes->count; i++)
             if (modes->items[i].budget == budget)
                 status = fail_twice(ctx, options, "budgets", word);
@@ -312,8 +313,7 @@ static enum ebb_status add_named(struct ebb_ctx *ctx, struct ebb_options *option
     const struct mode *mode = find_mode(name);
     if (mode == NULL && !is_by_hand(name)) return fail_mode(ctx, options, name);
     for (int i = 0; i < modes->count; i++)
-        if (strcmp(modes->items[i].name, name) == 0)
-            return fail_twice(ctx, options, "modes", name);
+        if (strcmp(modes->items[i].name, name) == 0) return fail_twice(ctx, options, "modes", name);
     if (mode && mode->plans) return add_plans(ctx, options, config, modes);
     return add_mode(ctx, modes, name, strlen(name), 0);
 }

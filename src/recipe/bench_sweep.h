@@ -3,8 +3,8 @@
  * A sweep trains one configuration again and again. Over lengths, each model and mode makes a
  * *series*: one *point* a length, in ascending order, until the first that does not fit. A mode is
  * a way to hold what the backward pass needs: kept on the device, moved to host memory, computed
- * again, or as the plan chooses within a budget. Over budgets, each model makes a series: the plan's
- * choice at one length, from the largest budget down to the first that does not do.
+ * again, or as the plan chooses within a budget. Over budgets, each model makes a series: the
+ * plan's choice at one length, from the largest budget down to the first that does not do.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef EBB_RECIPE_BENCH_SWEEP_H
 #define EBB_RECIPE_BENCH_SWEEP_H

@@ -75,8 +75,9 @@ static enum ebb_status add_points(struct ebb_ctx *ctx, const struct ebb_results 
         EBB_TRY(add_place(ctx, results, ebb_results_place(results->kind, point), out));
         for (int c = 0; c < COLUMNS; c++)
             if (is_shown(results, &columns[c]))
-                EBB_TRY(ebb_str_addf(ctx, out, "%*s", columns[c].width,
-                                     cell_text(&columns[c], point->values[columns[c].field], text)));
+                EBB_TRY(
+                    ebb_str_addf(ctx, out, "%*s", columns[c].width,
+                                 cell_text(&columns[c], point->values[columns[c].field], text)));
         EBB_TRY(ebb_str_addf(ctx, out, "\n"));
     }
     return EBB_OK;

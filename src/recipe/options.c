@@ -600,8 +600,7 @@ static enum ebb_status other_command(struct ebb_options *options, const struct e
         if (option->commands & 1u << i) first = ebb_command_name((enum ebb_command)i);
     if (file && recipe && trains && strcmp(origin->text, command) == 0) return EBB_OK;
     bool looks = options->command == EBB_COMMAND_PLAN || options->command == EBB_COMMAND_BENCH;
-    if ((file || looks) && !trains &&
-        (recipe || (option->commands & EBB_TRAINING_COMMANDS))) {
+    if ((file || looks) && !trains && (recipe || (option->commands & EBB_TRAINING_COMMANDS))) {
         options->left_alone++;
         return EBB_OK;
     }

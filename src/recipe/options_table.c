@@ -220,9 +220,9 @@ static const struct ebb_option table[] = {
     /* ---- data: what is shown ----------------------------------------------------------------- */
     {KEY(recipe), .group = EBB_GROUP_DATA, .type = EBB_OPTION_CHOICE, .commands = DATA | PLANS,
      .text = "sft", .choices = "sft|kd|dpo",
-     .help = "What the data, the plan or the benchmark is for. sft and kd show what 'ebb sft' and 'ebb kd' "
-             "would train on; dpo shows preference pairs with both sides, or answers with a "
-             "verdict. In a file of 'ebb kd' or 'ebb dpo' this may say which, so that the same "
+     .help = "What the data, the plan or the benchmark is for. sft and kd show what 'ebb sft' and "
+             "'ebb kd' would train on; dpo shows preference pairs with both sides, or answers with "
+             "a verdict. In a file of 'ebb kd' or 'ebb dpo' this may say which, so that the same "
              "file serves 'ebb plan' and 'ebb bench'."},
     {KEY(show_samples), .group = EBB_GROUP_DATA, .type = EBB_OPTION_INT, .commands = DATA,
      .text = "3", .low = 0, .high = 1e6, .unit = "samples", .aliases = "samples",
