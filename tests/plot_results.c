@@ -237,6 +237,8 @@ static void what_is_wrong_is_named(void **state)
          "series[0].ended: 'budget_bytes' above 0"},
         {HEAD "\"kind\": \"length\", \"machine\": {\"device_bytes\": 0}, \"series\": []}",
          "a size is wanted"},
+        {HEAD "\"kind\": \"length\", \"setting\": [], \"series\": []}",
+         "'setting' is an object or missing"},
         {HEAD "\"kind\": \"length\", \"series\": []}", "no values"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
@@ -263,6 +265,9 @@ static void written_results_are_read_again(void **state)
     }
     series->ended_at = 4096;
     assert_int_equal(ebb_results_text(made, &series->reason, "why"), EBB_OK);
+    assert_int_equal(ebb_results_text(made, &series->status, "killed"), EBB_OK);
+    made->setting = json_pack("{s:i, s:{s:s}}", "steps", 5, "config", "a", "b");
+    assert_non_null(made->setting);
     json_t *json = ebb_results_json(made);
     assert_non_null(json);
     assert_int_equal(ebb_results_read(room->ctx, "x", json, &read), EBB_OK);
@@ -271,6 +276,8 @@ static void written_results_are_read_again(void **state)
     assert_string_equal(read->series[0].name, "a series");
     assert_string_equal(read->series[0].mode, "keep");
     assert_string_equal(read->series[0].reason, "why");
+    assert_string_equal(read->series[0].status, "killed");
+    assert_true(json_equal(read->setting, made->setting));
     assert_true(read->series[0].ended_at == 4096);
     assert_int_equal(read->series[0].count, 20);
     for (int i = 0; i < 20; i++)
