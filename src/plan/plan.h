@@ -82,9 +82,9 @@ enum ebb_status ebb_plan_create(struct ebb_ctx *ctx, const struct ebb_plan_reque
 void ebb_plan_free(struct ebb_ctx *ctx, struct ebb_plan *plan); /* accepts NULL */
 /* How many units of a kind are away, and how many there are. */
 int32_t ebb_plan_away(const struct ebb_plan *plan, enum ebb_unit kind, int32_t *all);
-/* What is held of device memory between TRAIN's forward pass (with the loss) and the first op of its
- * layers' backward pass: persistent tensors, and transient ones whose lifetimes span that place.
- * Computed from the program, at capacity; 0: there is no TRAIN program. */
+/* What is held of device memory between TRAIN's forward pass (with the loss) and the first op of
+ * its layers' backward pass: persistent tensors, and transient ones whose lifetimes span that
+ * place. Computed from the program, at capacity; 0: there is no TRAIN program. */
 int64_t ebb_plan_resident_bytes(const struct ebb_plan *plan);
 /* The overhead as it turned out: the plan stays as it is, `total_bytes` and `fits` follow. */
 void ebb_plan_set_overhead(struct ebb_plan *plan, int64_t overhead_bytes);
