@@ -131,6 +131,7 @@ struct outcome {
     struct ebb_process_end end;
     char reason[REASON]; /* "": a point came out */
     const char *status;  /* of a series that ends with it */
+    double seconds;      /* that it took */
     struct ebb_results_point point;
 };
 
@@ -209,8 +210,7 @@ static enum ebb_status wait_for(struct bench *b, const struct turn *turn,
     out->end = ebb_process_end(process);
     /* A terminal's Ctrl-C reaches the child too, which may be gone first. */
     out->interrupted = out->end.signal == SIGINT || out->end.signal == SIGTERM;
-    b->seconds[turn->value] += ebb_clock_seconds() - began;
-    b->taken[turn->value]++;
+    out->seconds = ebb_clock_seconds() - began;
     return EBB_OK;
 }
 
@@ -306,6 +306,10 @@ static enum ebb_status run_point(struct bench *b, const struct turn *turn, bool 
     *over = out.reason[0] != '\0';
     b->done += *over ? b->sweep.count - turn->value : 1;
     b->value = *over ? b->sweep.count : turn->value + 1;
+    if (!*over) { /* what does not fit is over soon, which says nothing of others */
+        b->seconds[turn->value] += out.seconds;
+        b->taken[turn->value]++;
+    }
     if (*over)
         show(b, turn, true, 0, out.reason);
     else
