@@ -96,7 +96,7 @@ static enum ebb_status pair_up(struct ebb_ctx *ctx, bool kto, struct ebb_dataset
     set->desirable = ebb_mem_alloc(ctx, (size_t)set->count);
     if (set->desirable == NULL) return EBB_NO_MEMORY;
     for (int64_t i = 0; i < set->count; i++)
-        set->desirable[i] = i % 2 ? EBB_DATASET_KL : i % 4 == 0;
+        set->desirable[i] = (uint8_t)(i % 2 ? EBB_DATASET_KL : i % 4 == 0);
     return EBB_OK;
 }
 
