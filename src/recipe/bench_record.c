@@ -53,8 +53,7 @@ static void remove_varied(json_t *config, enum ebb_results_kind kind)
 static json_t *describe_data(const struct ebb_config *config)
 {
     if (!ebb_bench_has_data(config)) return json_string("random token ids");
-    return json_string("samples of the data set, laid end to end and cut into documents of the "
-                       "length, from the first one again where they do not suffice");
+    return json_string("samples of the data set, end to end, cut into documents of the length");
 }
 
 /* {"config": hash of its config.json, "weights": its own, or random}. */
