@@ -210,8 +210,8 @@ static enum ebb_status measure(struct measuring *m)
     EBB_TRY(ebb_sft_settle(setup, &m->engine));
     ebb_log(setup->ctx, EBB_LOG_INFO, "bench", "plan: %s%s", ebb_engine_plan(m->engine)->what,
             setup->request.blank ? "; the model has no weights: they are random numbers" : "");
-    EBB_TRY(fill_predicted(m)); /* before the loader has moved */
     EBB_TRY(ebb_engine_open(m->engine));
+    EBB_TRY(fill_predicted(m)); /* before the loader has moved */
     EBB_TRY(ebb_setup_feeds(setup, m->engine));
     EBB_TRY(evaluate(m));
     EBB_TRY(run_steps(m));
