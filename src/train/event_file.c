@@ -20,7 +20,13 @@ enum { NAME_TRIES = 1000, SESSION_START = 1 };
 
 /* Protobuf: how a field's value is written. */
 enum wire { WIRE_VARINT = 0, WIRE_64 = 1, WIRE_BYTES = 2, WIRE_32 = 5 };
-enum event_field { EVENT_TIME = 1, EVENT_STEP, EVENT_VERSION, EVENT_SUMMARY = 5, EVENT_SESSION = 7 };
+enum event_field {
+    EVENT_TIME = 1,
+    EVENT_STEP,
+    EVENT_VERSION,
+    EVENT_SUMMARY = 5,
+    EVENT_SESSION = 7
+};
 enum summary_field { SUMMARY_VALUE = 1 };
 enum value_field { VALUE_TAG = 1, VALUE_SIMPLE };
 enum session_field { SESSION_STATUS = 1 };
@@ -68,8 +74,8 @@ static enum ebb_status write_frame(struct ebb_event_file *file, const struct ebb
     if (status == EBB_OK) status = ebb_str_add(file->ctx, &frame, data->data, data->bytes);
     if (status == EBB_OK) status = ebb_str_add(file->ctx, &frame, (const char *)tail, sizeof tail);
     if (status == EBB_OK)
-        status = ebb_file_append(file->ctx, file->fd, file->path, "an event", frame.data,
-                                 frame.bytes);
+        status =
+            ebb_file_append(file->ctx, file->fd, file->path, "an event", frame.data, frame.bytes);
     ebb_str_free(file->ctx, &frame);
     return status;
 }
@@ -151,8 +157,7 @@ static enum ebb_status add_value(struct ebb_ctx *ctx, struct ebb_str *summary, c
         ebb_str_addf(ctx, &tag, "%s%s", eval ? "eval/" : "train/", eval ? key + 5 : key);
     if (status == EBB_OK) status = add_bytes(ctx, &value, VALUE_TAG, tag.data, tag.bytes);
     if (status == EBB_OK) status = add_float(ctx, &value, VALUE_SIMPLE, (float)number);
-    if (status == EBB_OK)
-        status = add_bytes(ctx, summary, SUMMARY_VALUE, value.data, value.bytes);
+    if (status == EBB_OK) status = add_bytes(ctx, summary, SUMMARY_VALUE, value.data, value.bytes);
     ebb_str_free(ctx, &tag);
     ebb_str_free(ctx, &value);
     return status;

@@ -45,7 +45,7 @@ enum ebb_status ebb_event_file_flush(struct ebb_event_file *file);
 const char *ebb_event_file_path(const struct ebb_event_file *file);
 void ebb_event_file_close(struct ebb_event_file *file); /* accepts NULL */
 
-/* Removes the event files in `dir`, and `dir` where nothing else is in it; a missing one is fine. */
+/* Removes the event files in `dir`, then `dir` if nothing else is in it; a missing one is fine. */
 enum ebb_status ebb_event_files_remove(struct ebb_ctx *ctx, const char *dir);
 
 #ifdef __cplusplus
