@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include <errno.h>
+#include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -307,6 +308,33 @@ static void failing_flush_or_rename_leaves_nothing(void **state)
     assert_int_equal(entries(place), 0);
 }
 
+static void what_does_not_fit_behind_a_file_is_taken_back(void **state)
+{
+    struct place *place = *state;
+    assert_int_equal(ebb_file_write(place->ctx, place->path, "old", 3), EBB_OK);
+    int fd = open(place->path, O_WRONLY | O_APPEND | O_CLOEXEC);
+    assert_true(fd >= 0);
+    assert_int_equal(ebb_file_append(place->ctx, fd, place->path, "a line", " new", 4), EBB_OK);
+    assert_holds(place->ctx, place->path, "old new", 7);
+    fault.on = true;
+    fault.error = ENOSPC;
+    fault.allowed = 2;
+    assert_int_equal(ebb_file_append(place->ctx, fd, place->path, "a line", " more", 5), EBB_IO);
+    fault.on = false;
+    assert_says(place->ctx, "disk full: cannot add a line to");
+    assert_says(place->ctx, place->path);
+    assert_holds(place->ctx, place->path, "old new", 7);
+    ebb_error_clear(place->ctx);
+    fault.error = 0;
+    fault.on = true;
+    fault.most = 2;
+    fault.interruptions = 1;
+    assert_int_equal(ebb_file_append(place->ctx, fd, place->path, "a line", " more", 5), EBB_OK);
+    fault.on = false;
+    assert_holds(place->ctx, place->path, "old new more", 12);
+    close(fd);
+}
+
 static void file_size_limit_is_named(void **state)
 {
     struct place *place = *state;
@@ -584,6 +612,7 @@ int main(void)
         CASE(full_disk_leaves_the_old_file_and_no_other),
         CASE(writer_stays_failed_after_the_first_failure),
         CASE(failing_flush_or_rename_leaves_nothing),
+        CASE(what_does_not_fit_behind_a_file_is_taken_back),
         CASE(file_size_limit_is_named),
         CASE(real_full_disk_leaves_the_old_file),
         CASE(bad_targets_are_refused_before_anything_is_written),

@@ -319,13 +319,16 @@ static void nested_mappings_of_torchtune_are_dotted_keys(void **state)
                        "  _component_: x\n"
                        "  lora_rank: 4\n"
                        "metric_logger:\n"
-                       "  _component_: y\n"
-                       "  log_dir: z\n";
+                       "  _component_: torchtune.training.metric_logging.TensorBoardLogger\n"
+                       "  log_dir: z\n"
+                       "  prefix: p\n";
     assert_int_equal(ebb_options_text(f.options, "conf.yaml", text), EBB_OK);
     assert_int_equal(f.config.max_length, 512);
     assert_float_equal(f.config.learning_rate, 3e-4, 1e-12);
     assert_int_equal(f.config.lora_r, 4);
-    assert_contains(f.log, "'metric_logger' is not used: metrics go to output_dir/metrics.jsonl");
+    assert_string_equal(f.config.report_to, "tensorboard");
+    assert_string_equal(f.config.logging_dir, "z");
+    assert_contains(f.log, "'metric_logger.prefix' is not used: metrics go to output_dir/metric");
     assert_contains(f.log, "'model._component_' is not used");
     end(&f);
 }
@@ -546,7 +549,7 @@ static void keys_of_other_projects_are_explained_or_refused(void **state)
              "gradient_checkpointing_kwargs: {use_reentrant: false}\n"
              "neat_packing: true\n"
              "dataloader_num_workers: 4\n"
-             "report_to: [wandb]\n"
+             "use_wandb: true\n"
              "compile: true\n";
     assert_int_equal(read_text(&f, text), EBB_OK);
     const char *keys[] = {"use_liger_kernel",
@@ -556,13 +559,64 @@ static void keys_of_other_projects_are_explained_or_refused(void **state)
                           "gradient_checkpointing_kwargs",
                           "neat_packing",
                           "dataloader_num_workers",
-                          "report_to",
+                          "use_wandb",
                           "compile"};
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
         char line[80];
         snprintf(line, sizeof line, "'%s' is not used: ", keys[i]);
         assert_contains(f.log, line);
     }
+    end(&f);
+}
+
+static void report_to_takes_known_names_and_refuses_others(void **state)
+{
+    (void)state;
+    static const char *const good[] = {
+        "report_to: none\n",
+        "report_to: [tensorboard, wandb]\n",
+        "report_to: all\n",
+        "report_to: null\n",
+        "report_to: []\n",
+        "use_tensorboard: true\n",
+        "use_tensorboard: false\n",
+        "report_to: [tensorboard, tensorboard]\n",
+        "metric_logger:\n  _component_: torchtune.training.metric_logging.DiskLogger\n"
+        "  log_dir: ${output_dir}/logs\n"};
+    for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
+        char text[512];
+        snprintf(text, sizeof text, BASE "%s", good[i]);
+        assert_works(EBB_COMMAND_SFT, text);
+    }
+    assert_fails(EBB_COMMAND_SFT, BASE "report_to: mlflow\n", EBB_BAD_CONFIG,
+                 "value 'mlflow' of 'report_to' is not known: wanted none, tensorboard, wandb or "
+                 "all, or a list of them\nwhere: conf.yaml:4:1  report_to: mlflow");
+    assert_fails(EBB_COMMAND_SFT, BASE "report_to: [tensorboard, tensor]\n", EBB_BAD_CONFIG,
+                 "value 'tensor' of 'report_to' is not known");
+    assert_fails(EBB_COMMAND_SFT, BASE "report_to: [tensorboard, none]\n", EBB_BAD_CONFIG,
+                 "'report_to' has none beside other names");
+    assert_fails(EBB_COMMAND_SFT, BASE "report_to: wandb\nuse_tensorboard: true\n", EBB_BAD_CONFIG,
+                 "'report_to' is set twice");
+    assert_fails(EBB_COMMAND_SFT, BASE "report_to: tensorboard\nlogging_dir: ${output_dir}/x\n",
+                 EBB_BAD_CONFIG, "'logging_dir' names a variable");
+    assert_fails(EBB_COMMAND_SFT,
+                 "metric_logger:\n  _component_: torchtune.training.metric_logging.CometLogger\n"
+                 "  log_dir: x\n",
+                 EBB_UNSUPPORTED, "report_to: tensorboard");
+}
+
+static void report_to_says_what_ebb_leaves_to_others(void **state)
+{
+    (void)state;
+    struct fixture f;
+    begin(&f, EBB_COMMAND_SFT);
+    assert_int_equal(read_text(&f, BASE "report_to: [wandb]\nlogging_dir: logs\n"), EBB_OK);
+    assert_contains(f.log, "report_to: wandb is done by a script: 'python tools/wandb_tail.py o'");
+    assert_contains(f.log, "'logging_dir' is not used");
+    end(&f);
+    begin(&f, EBB_COMMAND_SFT);
+    assert_int_equal(read_text(&f, BASE "report_to: tensorboard\nlogging_dir: logs\n"), EBB_OK);
+    assert_string_equal(f.log, "");
     end(&f);
 }
 
@@ -1050,6 +1104,8 @@ int main(void)
         cmocka_unit_test(a_training_file_serves_evaluation_and_says_what_it_leaves),
         cmocka_unit_test(errors_name_file_line_column_and_the_nearest_key),
         cmocka_unit_test(keys_of_other_projects_are_explained_or_refused),
+        cmocka_unit_test(report_to_takes_known_names_and_refuses_others),
+        cmocka_unit_test(report_to_says_what_ebb_leaves_to_others),
         cmocka_unit_test(configurations_of_other_projects_are_understood),
         cmocka_unit_test(arguments_come_in_every_usual_form),
         cmocka_unit_test(arguments_go_before_the_file_wherever_it_stands),

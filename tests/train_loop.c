@@ -570,6 +570,50 @@ static void bad_requests_are_refused(void **state)
     run_close(&run);
 }
 
+/* ---- older checkpoints ----------------------------------------------------------------------- */
+
+static void train_from(const char *out, const char *from)
+{
+    struct run run;
+    struct run_options o = {0};
+    run_open(&run, &o, out, from);
+    run.request.max_steps = 4;
+    run.request.save_strategy = EBB_WHEN_STEPS;
+    run.request.save_steps = 2;
+    run_must(&run);
+    run_close(&run);
+}
+
+static void a_checkpoint_whose_state_has_its_older_name_is_gone_on_from(void **state)
+{
+    char straight[700], resumed[700], from[700], old[800], new[800];
+    struct ebb_ctx *ctx = ebb_ctx_create();
+    json_t *manifest;
+    int64_t bytes[2];
+    uint64_t hash[2];
+    train_from(run_path((const char *)*state, "straight", straight), NULL);
+    run_path(straight, "checkpoint-2", from);
+    snprintf(new, sizeof new, "%s/training_state.ebb", from);
+    snprintf(old, sizeof old, "%s/training_state.safetensors", from);
+    assert_int_equal(rename(new, old), 0);
+    snprintf(new, sizeof new, "%s/manifest.json", from);
+    run_ok(ctx, ebb_json_load(ctx, new, &manifest), new);
+    json_t *files = json_object_get(manifest, "files");
+    json_object_set(files, "training_state.safetensors",
+                    json_object_get(files, "training_state.ebb"));
+    json_object_del(files, "training_state.ebb");
+    run_ok(ctx, ebb_json_save(ctx, new, manifest), new);
+    json_decref(manifest);
+    train_from(run_path((const char *)*state, "resumed", resumed), from);
+    run_ok(ctx, ebb_file_hash(ctx, run_path(straight, "model.safetensors", old), bytes, hash),
+           "straight");
+    run_ok(ctx,
+           ebb_file_hash(ctx, run_path(resumed, "model.safetensors", new), bytes + 1, hash + 1),
+           "resumed");
+    assert_true(bytes[0] == bytes[1] && hash[0] == hash[1]);
+    ebb_ctx_free(ctx);
+}
+
 int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, open_dir, close_dir)
@@ -590,6 +634,7 @@ int main(void)
         CASE(a_step_without_labels_is_null_and_changes_nothing),
         CASE(running_out_of_memory_leaves_nothing_half_written),
         CASE(bad_requests_are_refused),
+        CASE(a_checkpoint_whose_state_has_its_older_name_is_gone_on_from),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

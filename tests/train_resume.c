@@ -88,7 +88,7 @@ static void same_end(struct ebb_ctx *ctx, const char *a, const char *b, int64_t 
     run_path(b, name, y);
     run_ok(ctx, ebb_checkpoint_verify(ctx, x), x);
     run_ok(ctx, ebb_checkpoint_verify(ctx, y), y);
-    same_file(ctx, x, y, "training_state.safetensors");
+    same_file(ctx, x, y, "training_state.ebb");
     same_file(ctx, x, y, lora ? "adapter_model.safetensors" : "model.safetensors");
     same_file(ctx, a, b, lora ? "adapter_model.safetensors" : "model.safetensors");
     same_file(ctx, a, b, lora ? "adapter_config.json" : "config.json");
@@ -384,7 +384,7 @@ static void a_broken_checkpoint_is_skipped_with_a_warning(void **state)
     expect_found(&run, run.dir, NULL);
     run_must(&run);
     expect_found(&run, run.dir, "checkpoint-12");
-    flip_byte(run_path(run.dir, "checkpoint-12/training_state.safetensors", path), 5000);
+    flip_byte(run_path(run.dir, "checkpoint-12/training_state.ebb", path), 5000);
     expect_found(&run, run.dir, "checkpoint-8");
     if (!strstr(run.log, "checkpoint-12' is not whole and is skipped") ||
         !strstr(run.log, "its bytes were changed"))

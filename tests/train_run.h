@@ -30,6 +30,9 @@ struct run_options {
     const char *model;     /* golden model's name; NULL: "llama3" */
     const char *model_dir; /* wins over model */
     bool lora;
+    bool all_linear; /* LoRA on every linear layer, not on q_proj and v_proj alone */
+    bool rslora;
+    double lora_alpha; /* 0: 8 */
     bool bf16;
     const char *teacher; /* golden model's name or an absolute path: distilled with `distill` */
     struct ebb_distill_keys distill;
@@ -172,14 +175,15 @@ static inline void run_fill_engine(struct run *run, const struct run_options *o,
     request->decode = o->cache_tokens > 0;
     request->capacity.cache_tokens = o->cache_tokens;
     if (!o->lora) return;
-    static char targets[][8] = {"q_proj", "v_proj"};
+    static char targets[][10] = {"q_proj",    "v_proj",  "k_proj",   "o_proj",
+                                 "gate_proj", "up_proj", "down_proj"};
     memset(&run->adapter, 0, sizeof run->adapter);
     run->adapter.rank = 4;
-    run->adapter.alpha = 8;
+    run->adapter.alpha = o->lora_alpha > 0 ? o->lora_alpha : 8;
+    run->adapter.rslora = o->rslora;
     run->adapter.dropout = o->lora_dropout;
-    run->adapter.targets[0] = targets[0];
-    run->adapter.targets[1] = targets[1];
-    run->adapter.target_count = 2;
+    run->adapter.target_count = o->all_linear ? 7 : 2;
+    for (int i = 0; i < run->adapter.target_count; i++) run->adapter.targets[i] = targets[i];
     static char base[] = "base";
     run->adapter.base_model = base;
     request->new_adapter = &run->adapter;

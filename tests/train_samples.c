@@ -144,7 +144,7 @@ static void samples_change_no_number_of_a_run(void **state)
         json_decref(b);
         assert_same_file(&with, with.dir, without.dir,
                          all[i].lora ? "adapter_model.safetensors" : "model.safetensors");
-        assert_same_file(&with, with.dir, without.dir, "checkpoint-6/training_state.safetensors");
+        assert_same_file(&with, with.dir, without.dir, "checkpoint-6/training_state.ebb");
         run_close(&with);
         run_close(&without);
         place_close(&p);

@@ -27,6 +27,13 @@ double ebb_clock_seconds(void)
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
+double ebb_clock_unix(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
 void ebb_clock_iso(char out[32])
 {
     time_t now = time(NULL);

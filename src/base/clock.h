@@ -9,7 +9,8 @@
 extern "C" {
 #endif
 
-double ebb_clock_seconds(void);   /* monotonic */
+double ebb_clock_seconds(void); /* monotonic */
+double ebb_clock_unix(void);    /* since 1970 */
 void ebb_clock_iso(char out[32]); /* "2026-12-01T22:34:44Z" */
 /* Physical memory, or the control group's limit (version 2) where that is less. */
 int64_t ebb_host_bytes_total(void);

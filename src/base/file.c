@@ -592,6 +592,26 @@ enum ebb_status ebb_file_write(struct ebb_ctx *ctx, const char *path, const void
     return status;
 }
 
+enum ebb_status ebb_file_append(struct ebb_ctx *ctx, int fd, const char *path, const char *what,
+                                const void *data, size_t bytes)
+{
+    off_t start = lseek(fd, 0, SEEK_END);
+    size_t done = 0;
+    while (done < bytes) {
+        ssize_t n = write(fd, (const char *)data + done, bytes - done);
+        if (n < 0 && errno == EINTR) continue;
+        if (n <= 0) {
+            int error = n < 0 ? errno : EIO;
+            bool restored = start >= 0 && ftruncate(fd, start) == 0;
+            return EBB_FAIL(ctx, EBB_IO, "%scannot add %s to '%s': %s%s",
+                            error == ENOSPC || error == EDQUOT ? "disk full: " : "", what, path,
+                            strerror(error), restored ? "" : "; a part of it is the file's end");
+        }
+        done += (size_t)n;
+    }
+    return EBB_OK;
+}
+
 enum ebb_status ebb_file_copy(struct ebb_ctx *ctx, const char *from, const char *to)
 {
     int fd;

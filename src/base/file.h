@@ -59,6 +59,10 @@ enum ebb_status ebb_dir_commit(struct ebb_ctx *ctx, const char *from, const char
 /* Puts directory `from` under the name of directory `to`, in one step where the file system can:
  * the name then always leads to one of both, whole. The old one is removed. */
 enum ebb_status ebb_dir_replace(struct ebb_ctx *ctx, const char *from, const char *to);
+/* Adds bytes at the end of an open file, all of them or none: of those that did not all fit, what
+ * fitted is taken back. `what` is their name in the message ("a line"), `path` the file's. */
+enum ebb_status ebb_file_append(struct ebb_ctx *ctx, int fd, const char *path, const char *what,
+                                const void *data, size_t bytes);
 uint64_t ebb_hash_bytes(const void *data, size_t bytes); /* XXH3-64 */
 
 #ifdef __cplusplus

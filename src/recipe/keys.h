@@ -123,6 +123,8 @@ struct ebb_config {
     int64_t max_steps; /* 0: by epochs */
     int64_t seed;
     int64_t logging_steps;
+    char *report_to;   /* names separated by commas */
+    char *logging_dir; /* NULL: in output_dir */
     /* optimizer */
     int optim;             /* enum ebb_optim_key */
     double learning_rate;  /* or NaN */

@@ -14,6 +14,7 @@
 #include "recipe/dpo.h"
 #include "recipe/kd.h"
 #include "recipe/options_int.h"
+#include "recipe/report.h"
 #include "recipe/sources.h"
 
 typedef bool (*idle_fn)(const struct ebb_config *config);
@@ -760,5 +761,6 @@ enum ebb_status ebb_rules_check(struct ebb_options *options, const struct ebb_co
     EBB_TRY(check_activations(options, config, ctx));
     EBB_TRY(check_offloading(options, config, ctx));
     EBB_TRY(check_data(options, config, ctx));
+    EBB_TRY(ebb_report_check(ctx, options, config));
     return check_evaluation(options, config, ctx);
 }

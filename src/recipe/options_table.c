@@ -288,6 +288,17 @@ static const struct ebb_option table[] = {
      .help = "How often a line with the loss is printed, which is the mean over the trained tokens "
              "of these steps; the first step has a line too, and the line at the end of a run has "
              "the last mean. metrics.jsonl has every step in any case."},
+    {KEY(report_to), .group = EBB_GROUP_TRAINING, .type = EBB_OPTION_LIST, .commands = FIT,
+     .text = "none",
+     .help = "Who gets the numbers of metrics.jsonl as well: none, tensorboard, wandb, all, or a "
+             "list. tensorboard: event files in logging_dir, which 'tensorboard --logdir "
+             "OUTPUT_DIR' draws, each step by transformers' names (train/loss, eval/loss). wandb: "
+             "Ebb only says how tools/wandb_tail.py sends them to Weights & Biases."},
+    {KEY(logging_dir), .group = EBB_GROUP_TRAINING, .type = EBB_OPTION_STRING, .commands = FIT,
+     .aliases = "metric_logger.log_dir",
+     .help = "Where report_to: tensorboard puts event files. Without it they are in 'runs' in "
+             "output_dir. A resumed run adds a file, and TensorBoard draws all files of the "
+             "directory as one run."},
 
     /* ---- optimizer --------------------------------------------------------------------------- */
     {KEY(learning_rate), .group = EBB_GROUP_OPTIMIZER, .type = EBB_OPTION_FLOAT, .commands = STEP,
@@ -738,6 +749,15 @@ static const struct ebb_spelling spellings[] = {
     {"loss._component_", "loss_type", "torchtune.rlhf.loss.DPOLoss=sigmoid", NULL},
     {"use_cpu", "device", "true=cpu|false=auto", NULL},
     {"no_cuda", "device", "true=cpu|false=auto", NULL},
+    {"use_tensorboard", "report_to", "true=tensorboard|false=none", NULL},
+    {"metric_logger._component_", "report_to",
+     "torchtune.training.metric_logging.DiskLogger=none|"
+     "torchtune.training.metric_logging.StdoutLogger=none|"
+     "torchtune.training.metric_logging.TensorBoardLogger=tensorboard|"
+     "torchtune.training.metric_logging.WandBLogger=wandb|"
+     "torchtune.training.metric_logging.CometLogger=!|"
+     "torchtune.training.metric_logging.MLFlowLogger=!|*",
+     "metrics go to output_dir/metrics.jsonl, and to event files with report_to: tensorboard"},
     {"disable_gradient_checkpointing", "gradient_checkpointing", "true=false|false=auto", NULL},
 };
 
@@ -864,9 +884,9 @@ static const struct ebb_foreign_key foreign[] = {
      "the update is always one sweep over all weights"},
     {"compile torch_compile torch_compile_backend torch_compile_mode", false, "",
      "there is nothing to compile: a step is planned before the run"},
-    {"report_to use_wandb wandb_project wandb_run_name wandb_entity run_name use_tensorboard "
-     "metric_logger plot_loss metric_logger. logging_dir project trackio_space_id wandb_watch "
-     "eval_table_size",
+    {"use_wandb wandb_project wandb_run_name wandb_entity wandb_name wandb_watch", false, "",
+     "tools/wandb_tail.py sends output_dir/metrics.jsonl to Weights & Biases"},
+    {"run_name metric_logger plot_loss metric_logger. project trackio_space_id eval_table_size",
      false, "", "metrics go to output_dir/metrics.jsonl, one JSON object a step"},
     {"log_level log_peak_memory_stats logging_first_step logging_strategy disable_tqdm "
      "include_tokens_per_second include_num_input_tokens_seen skip_memory_metrics log_on_each_node",

@@ -17,6 +17,7 @@
 #include "recipe/eval_prompts.h"
 #include "recipe/kd.h"
 #include "recipe/outlook.h"
+#include "recipe/report.h"
 #include "recipe/second.h"
 #include "train/checkpoint.h"
 
@@ -177,7 +178,7 @@ static enum ebb_status clear_output(const struct ebb_setup *setup)
     EBB_TRY(ebb_dir_list(setup->ctx, dir, &names, &count));
     enum ebb_status status = remove_output(setup->ctx, dir, names, count);
     ebb_dir_list_free(setup->ctx, names, count);
-    return status;
+    return status == EBB_OK ? ebb_report_clear(setup->ctx, setup->config) : status;
 }
 
 /* ---- plan ------------------------------------------------------------------------------------ */
@@ -494,11 +495,15 @@ static enum ebb_status train(struct ebb_setup *setup, const struct ebb_recipe_en
     if (resume == NULL && setup->config->overwrite_output_dir) EBB_TRY(clear_output(setup));
     EBB_TRY(ebb_setup_feeds(setup, engine));
     fill_request(setup, env, &request);
+    char *events_dir;
+    EBB_TRY(ebb_report_dir(setup->ctx, setup->config, &events_dir));
     json_t *run = describe_run(setup, engine);
-    if (run == NULL) return ebb_error_status(setup->ctx);
+    request.events_dir = events_dir;
     request.run = run;
-    enum ebb_status status = ebb_trainer_run(setup->ctx, &request, result);
+    enum ebb_status status =
+        run ? ebb_trainer_run(setup->ctx, &request, result) : ebb_error_status(setup->ctx);
     json_decref(run);
+    ebb_mem_free(setup->ctx, events_dir);
     return status;
 }
 

@@ -16,7 +16,8 @@
 #include "train/metrics.h"
 
 #define PREFIX        "checkpoint-"
-#define STATE_FILE    "training_state.safetensors"
+#define STATE_FILE    "training_state.ebb"
+#define STATE_BEFORE  "training_state.safetensors" /* what it was called in older checkpoints */
 #define TRAINER_FILE  "trainer_state.json"
 #define MANIFEST_FILE "manifest.json"
 #define RESULT_TEMP   ".result.tmp"
@@ -415,8 +416,8 @@ enum ebb_status ebb_checkpoint_verify(struct ebb_ctx *ctx, const char *dir)
     enum ebb_status status = path ? ebb_json_load(ctx, path, &json) : EBB_NO_MEMORY;
     json_t *files = json_object_get(json, "files");
     if (status == EBB_OK &&
-        !(json_object_get(files, STATE_FILE) && json_object_get(files, TRAINER_FILE) &&
-          json_object_get(files, EBB_METRICS_FILE)))
+        !((json_object_get(files, STATE_FILE) || json_object_get(files, STATE_BEFORE)) &&
+          json_object_get(files, TRAINER_FILE) && json_object_get(files, EBB_METRICS_FILE)))
         status =
             EBB_FAIL(ctx, EBB_BAD_FILE,
                      "%s: this is not the manifest of a checkpoint: '%s', '%s' and '%s' are wanted",
@@ -586,6 +587,10 @@ static enum ebb_status load_exact(struct ebb_ctx *ctx, const struct ebb_trainer_
                                   const char *dir)
 {
     char *path = ebb_path_join(ctx, dir, STATE_FILE);
+    if (path && !ebb_file_exists(path)) {
+        ebb_mem_free(ctx, path);
+        path = ebb_path_join(ctx, dir, STATE_BEFORE);
+    }
     enum ebb_status status = path ? ebb_engine_load_state(request->engine, path) : EBB_NO_MEMORY;
     ebb_mem_free(ctx, path);
     return status;

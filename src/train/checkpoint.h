@@ -2,10 +2,12 @@
  *
  * OUT/checkpoint-STEP holds
  *   adapter_config.json, adapter_model.safetensors, or the whole model: what others load
- *   training_state.safetensors   exact parameters and optimizer state (ebb_engine_save_state)
+ *   training_state.ebb           exact parameters and optimizer state (ebb_engine_save_state)
  *   trainer_state.json           place in the data, counters, best metric, numerics, identity
  *   metrics.jsonl                the records up to this step
  *   manifest.json                size and XXH3-64 of each of the others
+ * The state is a safetensors file by another name: vLLM, SGLang and Ollama take everything in a
+ * model's directory that ends in .safetensors for its weights.
  * It is made as OUT/.checkpoint-STEP.tmp, the manifest last, and renamed when all of it is on disk.
  * What a killed run leaves under such a name is removed by the next.
  *

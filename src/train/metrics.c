@@ -11,11 +11,13 @@
 
 #include "base/file.h"
 #include "base/text.h"
+#include "train/event_file.h"
 
 struct ebb_metrics {
     struct ebb_ctx *ctx;
     char *path;
     int fd;
+    struct ebb_event_file *events; /* NULL: none */
 };
 
 json_t *ebb_json_number(double value)
@@ -52,29 +54,15 @@ enum ebb_status ebb_metrics_open(struct ebb_ctx *ctx, const char *dir, bool fres
 void ebb_metrics_close(struct ebb_metrics *metrics)
 {
     if (!metrics) return;
+    ebb_event_file_close(metrics->events);
     if (metrics->fd >= 0) close(metrics->fd);
     ebb_mem_free(metrics->ctx, metrics->path);
     ebb_mem_free(metrics->ctx, metrics);
 }
 
-/* A line of which only a part fitted is taken back. */
-static enum ebb_status write_line(struct ebb_metrics *metrics, const char *line, size_t bytes)
+enum ebb_status ebb_metrics_report(struct ebb_metrics *metrics, const char *dir, int64_t first)
 {
-    off_t start = lseek(metrics->fd, 0, SEEK_END);
-    size_t done = 0;
-    while (done < bytes) {
-        ssize_t n = write(metrics->fd, line + done, bytes - done);
-        if (n < 0 && errno == EINTR) continue;
-        if (n <= 0) {
-            int error = n < 0 ? errno : EIO;
-            bool restored = start >= 0 && ftruncate(metrics->fd, start) == 0;
-            return EBB_FAIL(metrics->ctx, EBB_IO, "%scannot add a line to '%s': %s%s",
-                            error == ENOSPC || error == EDQUOT ? "disk full: " : "", metrics->path,
-                            strerror(error), restored ? "" : "; its last line is cut off");
-        }
-        done += (size_t)n;
-    }
-    return EBB_OK;
+    return ebb_event_file_open(metrics->ctx, dir, first, &metrics->events);
 }
 
 enum ebb_status ebb_metrics_add(struct ebb_metrics *metrics, json_t *record)
@@ -85,7 +73,10 @@ enum ebb_status ebb_metrics_add(struct ebb_metrics *metrics, json_t *record)
                         "out of host memory while making a line of metrics");
     enum ebb_status status = ebb_json_text(metrics->ctx, record, 0, &line);
     if (status == EBB_OK) status = ebb_str_add(metrics->ctx, &line, "\n", 1);
-    if (status == EBB_OK) status = write_line(metrics, line.data, line.bytes);
+    if (status == EBB_OK)
+        status = ebb_file_append(metrics->ctx, metrics->fd, metrics->path, "a line", line.data,
+                                 line.bytes);
+    if (status == EBB_OK && metrics->events) status = ebb_event_file_add(metrics->events, record);
     ebb_str_free(metrics->ctx, &line);
     json_decref(record);
     return status;
@@ -93,8 +84,10 @@ enum ebb_status ebb_metrics_add(struct ebb_metrics *metrics, json_t *record)
 
 enum ebb_status ebb_metrics_flush(struct ebb_metrics *metrics)
 {
-    if (fsync(metrics->fd) == 0) return EBB_OK;
-    return EBB_FAIL(metrics->ctx, EBB_IO, "cannot flush '%s': %s", metrics->path, strerror(errno));
+    if (fsync(metrics->fd) != 0)
+        return EBB_FAIL(metrics->ctx, EBB_IO, "cannot flush '%s': %s", metrics->path,
+                        strerror(errno));
+    return metrics->events ? ebb_event_file_flush(metrics->events) : EBB_OK;
 }
 
 /* ---- records --------------------------------------------------------------------------------- */

@@ -24,6 +24,9 @@ struct ebb_metrics;
 /* Opens DIR/metrics.jsonl to go on at its end; `fresh` empties it first. The caller closes. */
 enum ebb_status ebb_metrics_open(struct ebb_ctx *ctx, const char *dir, bool fresh,
                                  struct ebb_metrics **metrics);
+/* Records go to a new event file in `dir` as well (train/event_file.h); `first` is the first step
+ * that they are of. */
+enum ebb_status ebb_metrics_report(struct ebb_metrics *metrics, const char *dir, int64_t first);
 /* Takes over `record` (NULL: no memory). */
 enum ebb_status ebb_metrics_add(struct ebb_metrics *metrics, json_t *record);
 /* To the disk: before a checkpoint that stands for these lines. */

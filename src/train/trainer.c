@@ -124,6 +124,8 @@ static enum ebb_status prepare(struct trainer *t)
     t->first = t->state.step;
     t->seconds_before = t->state.seconds;
     EBB_TRY(ebb_metrics_open(t->ctx, r->output_dir, !r->resume, &t->metrics));
+    if (r->events_dir)
+        EBB_TRY(ebb_metrics_report(t->metrics, r->events_dir, r->resume ? t->state.step + 1 : 0));
     t->progress = ebb_progress_create(t->ctx);
     if (!t->progress) return EBB_NO_MEMORY;
     EBB_TRY(ebb_run_record_open(t->ctx, r, &t->run));

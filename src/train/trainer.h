@@ -26,6 +26,7 @@ struct ebb_trainer_request {
     /* What their micro-batches have beside tokens; NULL: nothing. */
     struct ebb_feed *train_feed, *eval_feed;
     const char *output_dir;  /* exists, empty or this run's own (resume) */
+    const char *events_dir;  /* for an event file beside metrics.jsonl; NULL: none is written */
     const json_t *run;    /* what goes into run.json beside plan, numerics, machine and versions */
     double epochs;        /* num_train_epochs */
     int64_t max_steps;    /* > 0: wins over epochs */

@@ -23,5 +23,5 @@ cp -r one two
 rm -r two/checkpoint-4 two/adapter_model.safetensors
 go ABC-24 two resume_from_checkpoint=true
 same two
-cmp one/checkpoint-4/training_state.safetensors two/checkpoint-4/training_state.safetensors
+cmp one/checkpoint-4/training_state.ebb two/checkpoint-4/training_state.ebb
 grep -oh '"data_time": "[^"]*"' one/run.json two/run.json two/checkpoint-4/trainer_state.json | sort -u | wc -l
