@@ -162,8 +162,7 @@ static enum ebb_status check_call(void *user, const struct ebb_cudnn_form *form,
     if (docs->count > 1)
         assert_true(w->starts[docs->from[docs->count - 1] + 1] - w->starts[docs->from[0]] <=
                     EBB_CUDNN_SPAN);
-    if (w->frame.backward && !form->piece)
-        assert_true(length(w, docs->from[0]) <= EBB_CUDNN_SPAN);
+    if (w->frame.backward && !form->piece) assert_true(length(w, docs->from[0]) <= EBB_CUDNN_SPAN);
     return EBB_OK;
 }
 

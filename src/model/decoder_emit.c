@@ -142,7 +142,8 @@ static enum ebb_status send_tile(struct ebb_emitter *e, int64_t layer, enum ebb_
         EBB_TRY(ebb_build_op(e->b, EBB_OP_fill, &zero));
     }
     saved->every = sent_every(e, layer, slot);
-    return ebb_saved_out(e->b, saved, from, t, t < 0 || t == last_sent(e, layer, slot), name, layer);
+    return ebb_saved_out(e->b, saved, from, t, t < 0 || t == last_sent(e, layer, slot), name,
+                         layer);
 }
 
 /* Buffers of a slot: a ring for tiles that are on their way, and behind it one for those that stay
@@ -576,7 +577,7 @@ enum moment { BEFORE_LAYER, BEFORE_ATTENTION, BEHIND_ATTENTION };
 
 static enum ebb_status prefetch_below(struct ebb_emitter *e, int64_t layer, enum moment now)
 {
-    enum moment when = e->tiles == 1                            ? BEFORE_LAYER
+    enum moment when = e->tiles == 1                          ? BEFORE_LAYER
                        : e->b->prefetch == EBB_PREFETCH_EARLY ? BEFORE_ATTENTION
                                                               : BEHIND_ATTENTION;
     if (e->b->prefetch == EBB_PREFETCH_NONE || layer == 0 || now != when) return EBB_OK;

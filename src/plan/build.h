@@ -52,7 +52,7 @@ struct ebb_build {
     const struct ebb_policies *policies;
     bool streams; /* moves run on queues of their own; else on COMPUTE */
     enum ebb_prefetch prefetch;
-    int ring; /* buffers of a slot that leaves tile by tile */
+    int ring;            /* buffers of a slot that leaves tile by tile */
     int weights_ahead;   /* groups of matrices that come in from host memory ahead of need */
     int32_t scratch;     /* what ops share at the moment; grows with need */
     int64_t saved_bytes; /* out: device bytes of slots that are kept */
@@ -65,8 +65,8 @@ struct ebb_build {
 struct ebb_matrix {
     int32_t tensor;
     enum ebb_dtype dtype;
-    int64_t cols; /* row stride in elements */
-    bool tile;    /* holds one tile, the same place for each */
+    int64_t cols;  /* row stride in elements */
+    bool tile;     /* holds one tile, the same place for each */
     int64_t every; /* above 1: holds every so many-th tile, from the first on, and no other */
 };
 

@@ -85,8 +85,8 @@ static enum ebb_status write_program(struct ebb_ctx *ctx, const struct ebb_plan 
 /* Makes, lays out and orders one program of the plan. */
 static enum ebb_status make_program(struct ebb_ctx *ctx, struct ebb_plan *plan,
                                     enum ebb_program_kind kind,
-                                    const int64_t start[EBB_SPACE_COUNT], enum ebb_prefetch prefetch,
-                                    int64_t *saved_bytes)
+                                    const int64_t start[EBB_SPACE_COUNT],
+                                    enum ebb_prefetch prefetch, int64_t *saved_bytes)
 {
     const struct ebb_net *net = plan->request.net;
     struct ebb_program **program = &plan->programs[kind];
@@ -183,8 +183,8 @@ static enum ebb_status make_others(struct ebb_ctx *ctx, struct ebb_plan *plan)
     lay_persistent(request->net, &plan->policies, plan->persistent, start);
     for (int i = 0; i < EBB_PROGRAM_COUNT; i++)
         if (request->programs[i] && i != EBB_PROGRAM_TRAIN)
-            EBB_TRY(make_program(ctx, plan, (enum ebb_program_kind)i, start,
-                                 EBB_PREFETCH_NONE, &saved_bytes));
+            EBB_TRY(make_program(ctx, plan, (enum ebb_program_kind)i, start, EBB_PREFETCH_NONE,
+                                 &saved_bytes));
     return EBB_OK;
 }
 

@@ -29,7 +29,7 @@ struct searcher {
     const struct ebb_forecast_load *load;
     struct ebb_mix_costs costs;
     struct ebb_sets sets;
-    bool known[EBB_MIX_SETS]; /* costs.room was measured */
+    bool known[EBB_MIX_SETS];   /* costs.room was measured */
     double guess[EBB_MIX_SETS]; /* of rooms, before any trial */
     enum ebb_prefetch prefetch; /* of the trials that are made now */
     int64_t entries;            /* written so far */
@@ -205,8 +205,7 @@ static void set_phases(struct searcher *s)
            share = products > 0 ? costs->forward_tiles / products : 0;
     costs->backward_tiles = share * backward;
     costs->backward_lead = (1 - share) * backward;
-    costs->backward_attention =
-        parts[EBB_PART_ATTENTION_BACKWARD].seconds / (double)costs->layers;
+    costs->backward_attention = parts[EBB_PART_ATTENTION_BACKWARD].seconds / (double)costs->layers;
 }
 
 /* The programs in which everything stays are written. *known false: rates do not say what making

@@ -154,13 +154,14 @@ static enum ebb_status fail_slot(struct ebb_setup *setup, const struct ebb_net *
 
 static enum ebb_status fail_whole(struct ebb_setup *setup, const struct ebb_activation_rule *rule)
 {
-    return EBB_FAIL(setup->ctx, EBB_BAD_CONFIG,
-                    "activations: slot '%s' moves whole: host_half is for x2 and gate_up, which are "
-                    "used tile by tile\n"
-                    "where: %s:%d:%d\n"
-                    "try:   %s: host\n"
-                    "help:  ebb help activations",
-                    rule->slot, place_name(setup), rule->line, rule->column, rule->slot);
+    return EBB_FAIL(
+        setup->ctx, EBB_BAD_CONFIG,
+        "activations: slot '%s' moves whole: host_half is for x2 and gate_up, which are "
+        "used tile by tile\n"
+        "where: %s:%d:%d\n"
+        "try:   %s: host\n"
+        "help:  ebb help activations",
+        rule->slot, place_name(setup), rule->line, rule->column, rule->slot);
 }
 
 /* Layers as they were written: "4-", "3" or "2-9". */

@@ -637,7 +637,8 @@ static enum ebb_status check_activations(struct ebb_options *options,
                             "where: %s:%d:%d\n"
                             "try:   memory_budget: 80%%, which makes the CPU a simulated "
                             "accelerator",
-                            list[i].slot, ebb_policy_name(list[i].policy), argument ? "command line" : options->path, list[i].line,
+                            list[i].slot, ebb_policy_name(list[i].policy),
+                            argument ? "command line" : options->path, list[i].line,
                             list[i].column);
     return EBB_OK;
 }

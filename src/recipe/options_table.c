@@ -522,11 +522,11 @@ static const struct ebb_option table[] = {
          "recompute}. Slots are x (a layer's input), qkv, o (attention's output), x2 (after "
          "attention), gate_up; policies are keep, host, recompute and, of x2 and gate_up, "
          "host_half: every second tile of tokens goes to the host, the others are recomputed. "
-         "What is not named is recomputed, x kept. A list of at most four such mappings gives ranges of layers their "
-         "own: [{layers: 0-11, x: host, every: 4}, {layers: 12-, o: keep}]. every may stand "
-         "beside x, in a list or without one: from the first layer of its range on, every so "
-         "many-th layer has x as it says, and the others' x is recomputed. Replaces "
-         "gradient_checkpointing and activation_offloading."},
+         "What is not named is recomputed, x kept. A list of at most four such mappings gives "
+         "ranges of layers their own: [{layers: 0-11, x: host, every: 4}, {layers: 12-, o: "
+         "keep}]. every may stand beside x, in a list or without one: from the first layer of its "
+         "range on, every so many-th layer has x as it says, and the others' x is recomputed. "
+         "Replaces gradient_checkpointing and activation_offloading."},
     {KEY(offload_params), .group = EBB_GROUP_MEMORY, .type = EBB_OPTION_CHOICE, .commands = TRAIN,
      .text = "auto", .choices = "auto|false|cpu=true", .aliases = "cpu_offload fsdp_cpu_offload",
      .help =
