@@ -62,6 +62,26 @@ cell() {
     fi
 }
 
+# measured MODEL METHOD TOKENS: what docs/PERFORMANCE.md has of the H200 in this row, tokens a second.
+measured() {
+    case "$1 $2 $3" in
+    "qwen2.5-0.5b LoRA 8192") echo "105,417 forecasts" ;;
+    "qwen2.5-0.5b full 8192") echo "91,460 speed-of-a-step" ;;
+    "llama-3.2-1b LoRA 8192") echo "64,824 forecasts" ;;
+    "llama-3.2-1b full 8192") echo "51,286 speed-of-a-step" ;;
+    "qwen2.5-7b LoRA 8192") echo "15,267 forecasts" ;;
+    "qwen2.5-7b LoRA 32768") echo "10,359 forecasts" ;;
+    "qwen2.5-7b LoRA 131072") echo "4,166 forecasts" ;;
+    esac
+}
+
+# basis MODEL METHOD TOKENS: the row's last cell.
+basis() {
+    found=$(measured "$@")
+    [ -z "$found" ] || found="; [measured](PERFORMANCE.md#${found#* }) on the H200: ${found% *}"
+    echo "predicted$found"
+}
+
 for model in "$@"; do
     cp "$shapes/$model.json" "$scratch/model/config.json"
     echo
@@ -80,7 +100,7 @@ for model in "$@"; do
                 # shellcheck disable=SC2086
                 row="$row $(cell "$gpu" $keys) |"
             done
-            echo "$row predicted |"
+            echo "$row $(basis "$model" "$method" "$length") |"
         done
     done
 done
