@@ -284,8 +284,8 @@ static enum ebb_status add_markdown(struct ebb_cli *cli, const char *name, struc
     for (size_t i = 0; status == EBB_OK && i < count; i++)
         status = ebb_str_addf(cli->ctx, &known, "%s%s", i ? ", " : "", table[i].name);
     if (status == EBB_OK)
-        status = EBB_FAIL(cli->ctx, EBB_BAD_CONFIG,
-                          "there is no table of keys of '%s'\nknown: %s", name, known.data);
+        status = EBB_FAIL(cli->ctx, EBB_BAD_CONFIG, "there is no table of keys of '%s'\nknown: %s",
+                          name, known.data);
     ebb_str_free(cli->ctx, &known);
     return status;
 }

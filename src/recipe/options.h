@@ -135,7 +135,8 @@ const struct ebb_foreign_key *ebb_foreign_find(const char *key);
 struct ebb_project {
     const char *name;  /* in 'ebb help --markdown NAME' */
     const char *title; /* as it writes itself */
-    const char *keys;  /* as it spells them, separated by blanks, in the order of a file of its own */
+    const char
+        *keys; /* as it spells them, separated by blanks, in the order of a file of its own */
 };
 const struct ebb_project *ebb_project_table(size_t *count);
 const struct ebb_project *ebb_project_find(const char *name); /* NULL: none */

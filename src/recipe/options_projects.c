@@ -119,7 +119,7 @@ static enum ebb_status add_meaning(struct ebb_ctx *ctx, struct ebb_str *out, con
     }
     if (!foreign)
         return EBB_FAIL(ctx, EBB_BAD_CONFIG, "key '%s' of another project is known nowhere", key);
-    EBB_TRY(ebb_str_addf(ctx, out, foreign->refused ? "refused: " : "not needed: "));
+    EBB_TRY(ebb_str_addf(ctx, out, foreign->refused ? "refused: " : "not used: "));
     return ebb_help_cell(ctx, out, foreign->text);
 }
 
