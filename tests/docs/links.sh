@@ -32,7 +32,7 @@ for page in *.md docs/*.md; do
     done
     # Names with X, NAME and the like stand for others.
     for name in $(grep -oE '`(docs|src|tests|tools|configs|examples|bench|include)/[A-Za-z0-9_./-]+`' "$page" |
-        tr -d '`' | grep -vE '/x[._]|/x$|[A-Z]{2}' | sort -u) \
+        tr -d '`' | grep -vE '[/_]x[._]|/x$|[A-Z]{2}' | sort -u) \
         $(grep -oE '`docs/[A-Z_]+\.(md|svg)`' "$page" | tr -d '`' | grep -v '/X\.' | sort -u); do
         [ -e "$name" ] || [ -e "src/$name" ] || echo "$page: there is no \`$name\`" >>"$faults"
     done
