@@ -11,6 +11,7 @@
 #   ```yaml file NAME      becomes this file (any language)
 #   ```yaml keys WORDS     keys that `ebb plan` has to understand together, with WORDS behind them
 #   ```sh no-run REASON    is not run, for this reason, which is printed (console and python alike)
+# <!-- no-run: REASON --> in the first lines: nothing of the page is run.
 # <!-- run ... --> holds commands that the reader does not see. Blocks of sh, console, python and yaml have to have a mark,
 # and an indented block must not have a command.
 # SPDX-License-Identifier: Apache-2.0
@@ -24,6 +25,9 @@ LSAN_OPTIONS=suppressions=$SOURCE/tests/lsan.supp:print_suppressions=0
 OMP_WAIT_POLICY=passive
 export PATH HOME LC_ALL HF_HUB_CACHE CUDA_VISIBLE_DEVICES LSAN_OPTIONS OMP_WAIT_POLICY SOURCE
 unset EBB_LOG HF_HOME NO_COLOR XDG_CACHE_HOME COLUMNS
+
+reason=$(sed -n '1,3s/^<!-- no-run: \(.*\) -->$/\1/p' "$SOURCE/$page")
+[ -z "$reason" ] || { echo "not run: $page: $reason"; exit 0; }
 
 # The page's blocks as files: blocks/NUMBER, and a line in blocks/list: NUMBER LINE MARK WORDS.
 awk -v to="$scratch/blocks" '
@@ -45,7 +49,7 @@ awk -v to="$scratch/blocks" '
     }
     inside && (inside == "-->" ? $0 == inside : $0 ~ /^ *```$/) { if (file) close(file); inside = ""; file = ""; next }
     inside { if (file) print >file; next }
-    /^    +(\$ )?(ebb|\.\/do|sh|python3?) / && (before == "" || indented) && !listed {
+    /^    +(\$ )?([^|]* \| *)?(ebb|\.\/do|sh|python3?) / && (before == "" || indented) && !listed {
         complain("a command in a block without a mark:" $0)
     }
     { indented = /^    / && (before == "" || indented); before = $0 }
@@ -71,7 +75,7 @@ match() {
             w = substr(w, 1, length(w) - 3)
             return substr(s, 1, length(w)) == w
         }
-        FNR == NR { wanted[++wants] = $0; next }
+        FILENAME == ARGV[1] { wanted[++wants] = $0; next }
         { said[++says] = $0 }
         END {
             at = 1; loose = 0
