@@ -745,6 +745,8 @@ static const struct ebb_spelling spellings[] = {
 static const struct ebb_foreign_value foreign_values[] = {
     {"gradient_checkpointing", "unsloth offload",
      "gradient_checkpointing: true with activation_offloading: true, which is what that does"},
+    {"loss_type", "nll chunked_nll",
+     "nothing, for 'ebb sft' trains cross-entropy, always in chunks of the labels"},
 };
 
 static const struct ebb_foreign_key foreign[] = {
