@@ -235,6 +235,36 @@ static void every_choice_and_its_other_spellings_are_taken(void **state)
     end(&f);
 }
 
+/* docs/COMING_FROM.md is made of them; a key that no table knows would be an error there. */
+static void every_key_of_a_project_is_in_a_table(void **state)
+{
+    (void)state;
+    size_t count;
+    char key[64], row[80];
+    const struct ebb_project *projects = ebb_project_table(&count);
+    assert_true(count > 0);
+    for (size_t i = 0; i < count; i++) {
+        struct fixture f;
+        struct ebb_str text = {0};
+        begin(&f, EBB_COMMAND_SFT);
+        assert_ptr_equal(ebb_project_find(projects[i].name), &projects[i]);
+        if (ebb_help_project(f.ctx, &projects[i], &text) != EBB_OK)
+            fail_msg("%s: %s", projects[i].name, ebb_error_text(f.ctx));
+        int keys = 0;
+        for (; ebb_option_word(projects[i].keys, keys, key, sizeof key); keys++) {
+            snprintf(row, sizeof row, "| `%s` | ", key);
+            assert_contains(text.data, row);
+        }
+        assert_true(keys > 20);
+        const struct ebb_project stranger = {"x", "X", "lora_r no_such_key"};
+        assert_int_equal(ebb_help_project(f.ctx, &stranger, &text), EBB_BAD_CONFIG);
+        assert_contains(ebb_error_text(f.ctx), "no_such_key");
+        ebb_str_free(f.ctx, &text);
+        end(&f);
+    }
+    assert_null(ebb_project_find("peft"));
+}
+
 static void translated_spellings_name_a_row_and_a_value_it_takes(void **state)
 {
     (void)state;
@@ -1092,6 +1122,7 @@ int main(void)
         cmocka_unit_test(bounds_are_kept),
         cmocka_unit_test(every_choice_and_its_other_spellings_are_taken),
         cmocka_unit_test(translated_spellings_name_a_row_and_a_value_it_takes),
+        cmocka_unit_test(every_key_of_a_project_is_in_a_table),
         cmocka_unit_test(values_remember_where_they_were_set),
         cmocka_unit_test(null_means_the_default),
         cmocka_unit_test(nested_mappings_of_torchtune_are_dotted_keys),

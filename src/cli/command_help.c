@@ -102,7 +102,9 @@ static const char *text_of(const char *name)
                "  ebb help COMMAND             a command and its keys\n"
                "  ebb help COMMAND KEY|GROUP   one key, or one group of keys\n"
                "  ebb help KEY                 one key of any command\n"
-               "  ebb help --markdown          docs/CONFIG.md\n";
+               "  ebb help --markdown          docs/CONFIG.md\n"
+               "  ebb help --markdown PROJECT  what becomes of a project's keys here, as in "
+               "docs/COMING_FROM.md\n";
     return "";
 }
 
@@ -269,6 +271,25 @@ static enum ebb_status fail_topic(struct ebb_cli *cli, const char *name)
                     near ? near : "");
 }
 
+/* docs/CONFIG.md, or a project's table of docs/COMING_FROM.md. */
+static enum ebb_status add_markdown(struct ebb_cli *cli, const char *name, struct ebb_str *out)
+{
+    if (name == NULL) return ebb_help_markdown(cli->ctx, out);
+    const struct ebb_project *project = ebb_project_find(name);
+    if (project) return ebb_help_project(cli->ctx, project, out);
+    size_t count;
+    const struct ebb_project *table = ebb_project_table(&count);
+    struct ebb_str known = {0};
+    enum ebb_status status = EBB_OK;
+    for (size_t i = 0; status == EBB_OK && i < count; i++)
+        status = ebb_str_addf(cli->ctx, &known, "%s%s", i ? ", " : "", table[i].name);
+    if (status == EBB_OK)
+        status = EBB_FAIL(cli->ctx, EBB_BAD_CONFIG, "there is no table of keys of '%s'\nknown: %s",
+                          name, known.data);
+    ebb_str_free(cli->ctx, &known);
+    return status;
+}
+
 enum ebb_status ebb_cli_help(struct ebb_cli *cli)
 {
     const char *name = cli->count > 0 ? cli->words[0] : NULL;
@@ -281,7 +302,7 @@ enum ebb_status ebb_cli_help(struct ebb_cli *cli)
     if (name == NULL)
         status = add_overview(cli, &text);
     else if (strcmp(name, "--markdown") == 0)
-        status = ebb_help_markdown(cli->ctx, &text);
+        status = add_markdown(cli, cli->count > 1 ? cli->words[1] : NULL, &text);
     else if (option)
         status = ebb_help_key(cli->ctx, option, true, &text);
     else if (foreign)

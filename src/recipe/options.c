@@ -85,7 +85,7 @@ const struct ebb_option *ebb_option_find(const char *key)
     return NULL;
 }
 
-static const struct ebb_spelling *find_spelling(const char *key)
+const struct ebb_spelling *ebb_spelling_find(const char *key)
 {
     size_t count;
     const struct ebb_spelling *table = ebb_spelling_table(&count);
@@ -94,8 +94,7 @@ static const struct ebb_spelling *find_spelling(const char *key)
     return NULL;
 }
 
-/* A name that ends with '.' stands for everything below it, where nothing else claims that. */
-static const struct ebb_foreign_key *find_foreign(const char *key)
+const struct ebb_foreign_key *ebb_foreign_find(const char *key)
 {
     size_t count;
     const struct ebb_foreign_key *table = ebb_foreign_table(&count);
@@ -695,9 +694,9 @@ static enum ebb_status set_key(struct ebb_options *options, const struct ebb_ori
 {
     const struct ebb_option *option = ebb_option_find(origin->key);
     if (option) return set_row(options, option, origin);
-    const struct ebb_spelling *spelling = find_spelling(origin->key);
+    const struct ebb_spelling *spelling = ebb_spelling_find(origin->key);
     if (spelling) return set_spelling(options, spelling, origin);
-    const struct ebb_foreign_key *foreign = find_foreign(origin->key);
+    const struct ebb_foreign_key *foreign = ebb_foreign_find(origin->key);
     if (foreign) return set_foreign(options, foreign, origin);
     return fail_unknown(options, origin);
 }
@@ -773,8 +772,8 @@ static enum ebb_status set_node(struct ebb_options *options, const char *key, st
 {
     struct ebb_origin origin = {EBB_ORIGIN_FILE, key, "", node->key_line, node->key_column};
     const struct ebb_option *option = ebb_option_find(key);
-    const struct ebb_spelling *spelling = option ? NULL : find_spelling(key);
-    const struct ebb_foreign_key *foreign = option || spelling ? NULL : find_foreign(key);
+    const struct ebb_spelling *spelling = option ? NULL : ebb_spelling_find(key);
+    const struct ebb_foreign_key *foreign = option || spelling ? NULL : ebb_foreign_find(key);
     bool list = (option && option->type == EBB_OPTION_LIST) ||
                 (spelling && ebb_option_find(spelling->target)->type == EBB_OPTION_LIST);
     switch (node->kind) {
@@ -915,7 +914,7 @@ static bool is_flag(const char *key)
 {
     const struct ebb_option *option = ebb_option_find(key);
     if (option) return option->type == EBB_OPTION_BOOL || option->type == EBB_OPTION_AUTO_BOOL;
-    const struct ebb_spelling *spelling = find_spelling(key);
+    const struct ebb_spelling *spelling = ebb_spelling_find(key);
     return spelling && strncmp(spelling->map, "true=", 5) == 0;
 }
 

@@ -108,6 +108,7 @@ struct ebb_spelling {
     const char *refusal;
 };
 const struct ebb_spelling *ebb_spelling_table(size_t *count);
+const struct ebb_spelling *ebb_spelling_find(const char *key); /* NULL: none */
 
 /* A value of another project that is none of a key's here, and what to write for it. */
 struct ebb_foreign_value {
@@ -125,6 +126,20 @@ struct ebb_foreign_key {
     const char *text; /* what Ebb does instead */
 };
 const struct ebb_foreign_key *ebb_foreign_table(size_t *count);
+/* NULL: none. A name that ends with '.' stands for everything below it, where nothing else claims
+ * that. */
+const struct ebb_foreign_key *ebb_foreign_find(const char *key);
+
+/* A project whose configurations are read, and the keys that they have, for docs/COMING_FROM.md
+ * (recipe/options_projects.c). */
+struct ebb_project {
+    const char *name;  /* in 'ebb help --markdown NAME' */
+    const char *title; /* as it writes itself */
+    const char
+        *keys; /* as it spells them, separated by blanks, in the order of a file of its own */
+};
+const struct ebb_project *ebb_project_table(size_t *count);
+const struct ebb_project *ebb_project_find(const char *name); /* NULL: none */
 
 /* ---- the values of one run ------------------------------------------------------------------- */
 
@@ -223,6 +238,9 @@ enum ebb_status ebb_help_key(struct ebb_ctx *ctx, const struct ebb_option *optio
                              struct ebb_str *out);
 /* docs/CONFIG.md. */
 enum ebb_status ebb_help_markdown(struct ebb_ctx *ctx, struct ebb_str *out);
+/* A project's table in docs/COMING_FROM.md. */
+enum ebb_status ebb_help_project(struct ebb_ctx *ctx, const struct ebb_project *project,
+                                 struct ebb_str *out);
 
 #ifdef __cplusplus
 }

@@ -129,8 +129,7 @@ enum ebb_status ebb_help_keys(struct ebb_ctx *ctx, enum ebb_command command, con
 
 /* ---- docs/CONFIG.md -------------------------------------------------------------------------- */
 
-/* A table's cell: '|' would end it. */
-static enum ebb_status add_cell(struct ebb_ctx *ctx, struct ebb_str *out, const char *text)
+enum ebb_status ebb_help_cell(struct ebb_ctx *ctx, struct ebb_str *out, const char *text)
 {
     for (const char *c = text; *c; c++)
         EBB_TRY(*c == '|' ? ebb_str_addf(ctx, out, "\\|") : ebb_str_add(ctx, out, c, 1));
@@ -146,9 +145,9 @@ static enum ebb_status add_row(struct ebb_ctx *ctx, const struct ebb_option *opt
     if (status == EBB_OK)
         status = ebb_str_addf(ctx, out, "| `%s` | %s%s%s | ", option->key, option->text ? "`" : "",
                               option->text ? option->text : "", option->text ? "`" : "");
-    if (status == EBB_OK) status = add_cell(ctx, out, option->help);
+    if (status == EBB_OK) status = ebb_help_cell(ctx, out, option->help);
     if (status == EBB_OK) status = ebb_str_addf(ctx, out, " Values: ");
-    if (status == EBB_OK) status = add_cell(ctx, out, values.data);
+    if (status == EBB_OK) status = ebb_help_cell(ctx, out, values.data);
     if (status == EBB_OK) status = ebb_str_addf(ctx, out, ".");
     for (int i = 0; status == EBB_OK && ebb_option_word(option->aliases, i, name, sizeof name); i++)
         status = ebb_str_addf(ctx, out, "%s`%s`", i ? ", " : " Also spelled: ", name);
@@ -157,6 +156,24 @@ static enum ebb_status add_row(struct ebb_ctx *ctx, const struct ebb_option *opt
     if (status == EBB_OK) status = ebb_str_addf(ctx, out, " |\n");
     ebb_str_free(ctx, &values);
     return status;
+}
+
+enum ebb_status ebb_help_spelling(struct ebb_ctx *ctx, struct ebb_str *out,
+                                  const struct ebb_spelling *spelling)
+{
+    bool first = true;
+    EBB_TRY(ebb_str_addf(ctx, out, "`%s`: ", spelling->target));
+    for (const char *at = spelling->map; *at;) {
+        size_t bytes = strcspn(at, "|"), left = strcspn(at, "=|");
+        if (left < bytes && at[left + 1] != '!') {
+            EBB_TRY(ebb_str_addf(ctx, out, "%s%.*s is %.*s", first ? "" : ", ", (int)left, at,
+                                 (int)(bytes - left - 1), at + left + 1));
+            first = false;
+        }
+        at += bytes;
+        at += *at == '|';
+    }
+    return EBB_OK;
 }
 
 static enum ebb_status add_foreign(struct ebb_ctx *ctx, struct ebb_str *out)
@@ -173,18 +190,8 @@ static enum ebb_status add_foreign(struct ebb_ctx *ctx, struct ebb_str *out)
                          "| theirs | means |\n"
                          "| --- | --- |\n"));
     for (size_t i = 0; i < count; i++) {
-        EBB_TRY(ebb_str_addf(ctx, out, "| `%s` | `%s`: ", spellings[i].key, spellings[i].target));
-        bool first = true;
-        for (const char *at = spellings[i].map; *at;) {
-            size_t bytes = strcspn(at, "|"), left = strcspn(at, "=|");
-            if (left < bytes && at[left + 1] != '!') {
-                EBB_TRY(ebb_str_addf(ctx, out, "%s%.*s is %.*s", first ? "" : ", ", (int)left, at,
-                                     (int)(bytes - left - 1), at + left + 1));
-                first = false;
-            }
-            at += bytes;
-            at += *at == '|';
-        }
+        EBB_TRY(ebb_str_addf(ctx, out, "| `%s` | ", spellings[i].key));
+        EBB_TRY(ebb_help_spelling(ctx, out, &spellings[i]));
         EBB_TRY(ebb_str_addf(ctx, out, " |\n"));
     }
     const struct ebb_foreign_key *foreign = ebb_foreign_table(&count);
@@ -204,7 +211,7 @@ static enum ebb_status add_foreign(struct ebb_ctx *ctx, struct ebb_str *out)
             EBB_TRY(ebb_str_addf(ctx, out, "%s`%s%s`", k ? ", " : "", name,
                                  name[strlen(name) - 1] == '.' ? "*" : ""));
         EBB_TRY(ebb_str_addf(ctx, out, " | %s | ", foreign[i].refused ? "refused" : "accepted"));
-        EBB_TRY(add_cell(ctx, out, foreign[i].text));
+        EBB_TRY(ebb_help_cell(ctx, out, foreign[i].text));
         EBB_TRY(ebb_str_addf(ctx, out, " |\n"));
     }
     return EBB_OK;

@@ -23,6 +23,11 @@ struct ebb_options {
     char where[512];
 };
 
+/* Adds a cell of a table of Markdown: '|' would end it. */
+enum ebb_status ebb_help_cell(struct ebb_ctx *ctx, struct ebb_str *out, const char *text);
+/* Adds what a translated spelling means: "`use_peft`: lora is true, none is false". */
+enum ebb_status ebb_help_spelling(struct ebb_ctx *ctx, struct ebb_str *out,
+                                  const struct ebb_spelling *spelling);
 const char *ebb_options_where_origin(struct ebb_options *options, const struct ebb_origin *origin);
 
 #ifdef __cplusplus

@@ -279,7 +279,7 @@ static const struct ebb_option table[] = {
              "-1: by epochs."},
     {KEY(seed), .group = EBB_GROUP_TRAINING, .type = EBB_OPTION_INT,
      .commands = TRAIN | GENERATE | CHAT | INIT | DATA, .text = "42", .low = 0,
-     .high = 9007199254740991.0, .aliases = "random_seed data_seed",
+     .high = 9007199254740991.0, .aliases = "random_seed random_state data_seed",
      .help = "Decides the order of the data and what a weight draws of it, starts of adapters and "
              "weights, dropout and sampling. The same seed gives the same run, bit for bit, on "
              "the same machine."},
@@ -367,7 +367,7 @@ static const struct ebb_option table[] = {
              "stays as it is. Needs far less memory than training every weight, and the result "
              "is a small file."},
     {KEY(lora_r), .group = EBB_GROUP_LORA, .type = EBB_OPTION_INT, .commands = TRAIN, .text = "16",
-     .low = 1, .high = 4096, .aliases = "lora_rank peft_r model.lora_rank",
+     .low = 1, .high = 4096, .aliases = "lora_rank r peft_r model.lora_rank",
      .help = "The rank: width of the thin matrices. A higher one can learn more and costs memory "
              "and time in proportion."},
     {KEY(lora_alpha), .group = EBB_GROUP_LORA, .type = EBB_OPTION_FLOAT, .commands = TRAIN,
@@ -723,6 +723,7 @@ static const struct ebb_spelling spellings[] = {
      "Ebb does not train on quantised weights: adapter: lora trains on the weights as they are"},
     {"finetuning_type", "use_peft", "lora=true|full=false|freeze=!|oft=!|*",
      "Ebb trains a LoRA adapter (finetuning_type: lora) or every weight (full)"},
+    {"full_finetuning", "use_peft", "true=false|false=true", NULL},
     {"lora_target", "lora_target_modules", "all=all-linear|*", NULL},
     {"lora_target_linear", "lora_target_modules", "true=all-linear|false=!",
      "name the modules with lora_target_modules instead, such as q_proj,v_proj"},
@@ -764,6 +765,8 @@ static const struct ebb_spelling spellings[] = {
 static const struct ebb_foreign_value foreign_values[] = {
     {"gradient_checkpointing", "unsloth offload",
      "gradient_checkpointing: true with activation_offloading: true, which is what that does"},
+    {"loss_type", "nll chunked_nll",
+     "nothing, for 'ebb sft' trains cross-entropy, always in chunks of the labels"},
 };
 
 static const struct ebb_foreign_key foreign[] = {
@@ -926,7 +929,8 @@ static const struct ebb_foreign_key foreign[] = {
      "evaluation runs inside the plan in the type of training"},
     {"eos_token tokens special_tokens.", true, "none",
      "special tokens are what the model's tokenizer_config.json names"},
-    {"pad_token", false, "", "padding is never computed, so no pad token is needed"},
+    {"pad_token special_tokens.pad_token", false, "",
+     "padding is never computed, so no pad token is needed"},
     {"dataset_streaming streaming buffer_size", true, "false none",
      "the whole data set is tokenized before step 1"},
     {"dataset_config dataset_dir", true, "none default",
@@ -955,6 +959,11 @@ static const struct ebb_foreign_key foreign[] = {
      "eval_use_gather_object restore_callback_states_from_checkpoint ignore_bias_buffers "
      "infer_backend upcast_layernorm",
      false, "", "there is no such machinery here to be set"},
+    {"lora_mlp_kernel lora_qkv_kernel lora_o_kernel", false, "",
+     "an adapter lies around its weight, so that one product serves both"},
+    {"loftq_config", true, "none", "Ebb trains on weights as they are: leave it out"},
+    {"fast_inference gpu_memory_utilization", false, "",
+     "'ebb generate' and 'ebb chat' run inside memory_budget"},
     {"low_cpu_ram gc_steps torch_empty_cache_steps", false, "",
      "nothing is allocated after step 1"},
 };
