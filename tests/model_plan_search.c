@@ -86,6 +86,15 @@ static struct ebb_plan *make_plan(const struct planned *p, const struct ebb_plan
     return plan;
 }
 
+/* A budget that is a little too small for everything to stay. */
+static int64_t less_than_all(const struct planned *p)
+{
+    struct ebb_plan *plan = make_plan(p, &p->request);
+    const int64_t bytes = plan->device_bytes - 1000000;
+    ebb_plan_free(p->room->ctx, plan);
+    return bytes;
+}
+
 /* Products and attention at a flop a picosecond, memory at 3 TB/s; a move of a byte takes `link`
  * seconds. */
 static void set_rates(struct planned *p, double link)
@@ -311,11 +320,9 @@ static void keys_by_hand_bind_the_search(void **state)
     open_planned(*state, LAYERS, 64, 192, 256, TOKENS, 128, &p);
     set_rates(&p, 1e-14);
     struct ebb_plan_request request = p.request;
-    struct ebb_plan *plan = make_plan(&p, &request);
-    request.device_budget = plan->device_bytes - 1000000;
-    ebb_plan_free(p.room->ctx, plan);
+    request.device_budget = less_than_all(&p);
     request.memory.activation_offloading = EBB_FALSE;
-    plan = make_plan(&p, &request);
+    struct ebb_plan *plan = make_plan(&p, &request);
     expect_within_budgets(plan);
     assert_int_equal(slots_with(plan, EBB_POLICY_HOST, 0), 0);
     ebb_plan_free(p.room->ctx, plan);
@@ -339,9 +346,7 @@ static void moves_of_unknown_cost_are_not_taken_for_free(void **state)
         struct ebb_plan *plan, *ladder;
         set_rates(&p, 3e-9);
         struct ebb_plan_request request = p.request;
-        plan = make_plan(&p, &request);
-        request.device_budget = plan->device_bytes - 1000000;
-        ebb_plan_free(p.room->ctx, plan);
+        request.device_budget = less_than_all(&p);
         p.rates.costs[classes[i]] = (struct ebb_cost){0, 0, 0};
         ROOM_OK(p.room, ebb_plan_create(p.room->ctx, &request, &plan));
         request.rates = NULL;
@@ -380,8 +385,7 @@ static void what_is_beyond_the_pinned_budget_is_pageable_and_forecast_so(void **
     struct planned p;
     open_planned(*state, LAYERS, 64, 192, 256, TOKENS, 128, &p);
     set_rates(&p, 1e-12);
-    struct ebb_plan *kept = make_plan(&p, &p.request);
-    const int64_t device = kept->device_bytes - 1000000;
+    const int64_t device = less_than_all(&p);
     struct ebb_plan *all = plan_pinned(&p, device, 0, 1e-12);
     assert_int_equal(all->pageable_bytes, 0);
     assert_true(all->host_bytes > 100000);
@@ -402,7 +406,6 @@ static void what_is_beyond_the_pinned_budget_is_pageable_and_forecast_so(void **
     assert_true(half->forecast.seconds == all->forecast.seconds);
     ebb_plan_free(p.room->ctx, half);
     ebb_plan_free(p.room->ctx, all);
-    ebb_plan_free(p.room->ctx, kept);
     close_planned(&p);
 }
 
@@ -411,8 +414,7 @@ static void what_can_be_pinned_is_enough_where_the_rest_is_slow(void **state)
     struct planned p;
     open_planned(*state, LAYERS, 64, 192, 256, TOKENS, 128, &p);
     set_rates(&p, 1e-12);
-    struct ebb_plan *kept = make_plan(&p, &p.request);
-    const int64_t device = kept->device_bytes - 1000000;
+    const int64_t device = less_than_all(&p);
     struct ebb_plan *all = plan_pinned(&p, device, 0, 1e-12);
     const int64_t budget = all->host_bytes / 2;
     struct ebb_plan *slow = plan_pinned(&p, device, budget, 1e-6);
@@ -432,7 +434,6 @@ static void what_can_be_pinned_is_enough_where_the_rest_is_slow(void **state)
     ebb_plan_free(p.room->ctx, bound);
     ebb_plan_free(p.room->ctx, slow);
     ebb_plan_free(p.room->ctx, all);
-    ebb_plan_free(p.room->ctx, kept);
     close_planned(&p);
 }
 

@@ -2,6 +2,7 @@
  * has the bits of one with the table on the device, whatever the file's type, takes less memory by
  * exactly the table, and keeps the table where the rows do not fit.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "train_dir.h"
 #include "train_kit.h"
 #include "train_modes.h"
 
@@ -160,24 +161,6 @@ static void check_types(struct kit_case *c, const char *dir, enum ebb_dtype file
     assert_memory_equal(want.file, got.file, want.file_bytes);
     free_words(&want);
     free_words(&got);
-}
-
-/* A folder of its own for models of each type. */
-static int make_place(void **state)
-{
-    char *dir = (char *)malloc(64);
-    snprintf(dir, 64, "/tmp/ebb_embed_XXXXXX");
-    *state = dir;
-    return mkdtemp(dir) ? 0 : -1;
-}
-
-static int remove_place(void **state)
-{
-    struct ebb_ctx *ctx = ebb_ctx_create();
-    enum ebb_status status = ebb_dir_remove(ctx, (const char *)*state);
-    ebb_ctx_free(ctx);
-    free(*state);
-    return status == EBB_OK ? 0 : -1;
 }
 
 static void rows_have_the_bits_of_the_table_for_every_file_type(void **state)
@@ -420,14 +403,14 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(rows_have_the_bits_of_the_table_for_every_file_type,
-                                        make_place, remove_place),
+                                        train_dir_open, train_dir_close),
         cmocka_unit_test(what_ran_before_changes_no_bit),
         cmocka_unit_test(the_plan_is_smaller_by_the_table),
         cmocka_unit_test(too_little_host_memory_keeps_the_table_on_the_device),
         cmocka_unit_test(trained_and_tied_embeddings_stay_on_the_device),
         cmocka_unit_test(ids_that_are_no_row_are_refused),
-        cmocka_unit_test_setup_teardown(a_model_that_is_saved_over_is_still_read, make_place,
-                                        remove_place),
+        cmocka_unit_test_setup_teardown(a_model_that_is_saved_over_is_still_read, train_dir_open,
+                                        train_dir_close),
     };
     return cmocka_run_group_tests_name("embeddings", tests, NULL, NULL);
 }

@@ -11,24 +11,6 @@
 
 #define ADAPTER "adapter_model.safetensors"
 
-static int open_dir(void **state)
-{
-    char *dir = (char *)malloc(64);
-    snprintf(dir, 64, "/tmp/ebb_handoff_XXXXXX");
-    if (!mkdtemp(dir)) return -1;
-    *state = dir;
-    return 0;
-}
-
-static int close_dir(void **state)
-{
-    struct ebb_ctx *ctx = ebb_ctx_create();
-    int rc = ebb_dir_remove(ctx, (const char *)*state) == EBB_OK ? 0 : -1;
-    ebb_ctx_free(ctx);
-    free(*state);
-    return rc;
-}
-
 /* ---- reading --------------------------------------------------------------------------------- */
 
 static json_t *load_json(const char *dir, const char *name)
@@ -88,16 +70,21 @@ static bool ends_with(const char *text, const char *end)
 
 /* ---- an adapter ------------------------------------------------------------------------------ */
 
-static void train_adapter(const char *dir, struct run_options o)
+static void train(const char *dir, struct run_options o)
 {
     struct run run;
-    o.lora = true;
     run_open(&run, &o, dir, NULL);
     run.request.max_steps = 2;
     run.request.save_strategy = EBB_WHEN_STEPS;
     run.request.save_steps = 2;
     run_must(&run);
     run_close(&run);
+}
+
+static void train_adapter(const char *dir, struct run_options o)
+{
+    o.lora = true;
+    train(dir, o);
 }
 
 /* Keys that PEFT has had in LoraConfig since 0.10 (tuners/lora/config.py): older
@@ -356,14 +343,8 @@ static void check_model(const char *dir, size_t family, const char *dtype, const
 
 static void train_model(const char *dir, size_t family, bool bf16)
 {
-    struct run run;
-    struct run_options o = {.model = families[family], .bf16 = bf16};
-    run_open(&run, &o, dir, NULL);
-    run.request.max_steps = 2;
-    run.request.save_strategy = EBB_WHEN_STEPS;
-    run.request.save_steps = 2;
-    run_must(&run);
-    run_close(&run);
+    const struct run_options o = {.model = families[family], .bf16 = bf16};
+    train(dir, o);
 }
 
 static void a_model_trained_whole_has_what_its_base_has(void **state)
@@ -419,7 +400,7 @@ static void checkpoints_and_results_hold_no_other_weights_than_the_models(void *
     check_only_weights(run_path(dir, "checkpoint-2", path), true);
 }
 
-#define CASE(name) cmocka_unit_test_setup_teardown(name, open_dir, close_dir)
+#define CASE(name) cmocka_unit_test_setup_teardown(name, train_dir_open, train_dir_close)
 
 int main(void)
 {

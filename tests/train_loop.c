@@ -5,24 +5,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static int open_dir(void **state)
-{
-    char *dir = (char *)malloc(64);
-    snprintf(dir, 64, "/tmp/ebb_loop_XXXXXX");
-    if (!mkdtemp(dir)) return -1;
-    *state = dir;
-    return 0;
-}
-
-static int close_dir(void **state)
-{
-    struct ebb_ctx *ctx = ebb_ctx_create();
-    int rc = ebb_dir_remove(ctx, (const char *)*state) == EBB_OK ? 0 : -1;
-    ebb_ctx_free(ctx);
-    free(*state);
-    return rc;
-}
-
 static void expect_failure(struct run *run, enum ebb_status wanted, const char *text)
 {
     enum ebb_status status = run_go(run);
@@ -616,7 +598,7 @@ static void a_checkpoint_whose_state_has_its_older_name_is_gone_on_from(void **s
 
 int main(void)
 {
-#define CASE(name) cmocka_unit_test_setup_teardown(name, open_dir, close_dir)
+#define CASE(name) cmocka_unit_test_setup_teardown(name, train_dir_open, train_dir_close)
     const struct CMUnitTest tests[] = {
         CASE(loss_falls_and_metrics_are_complete),
         CASE(a_run_is_the_same_where_its_engine_was_measured),

@@ -5,24 +5,6 @@
 
 #include <unistd.h>
 
-static int open_dir(void **state)
-{
-    char *dir = (char *)malloc(64);
-    snprintf(dir, 64, "/tmp/ebb_preference_XXXXXX");
-    if (!mkdtemp(dir)) return -1;
-    *state = dir;
-    return 0;
-}
-
-static int close_dir(void **state)
-{
-    struct ebb_ctx *ctx = ebb_ctx_create();
-    int rc = ebb_dir_remove(ctx, (const char *)*state) == EBB_OK ? 0 : -1;
-    ebb_ctx_free(ctx);
-    free(*state);
-    return rc;
-}
-
 static const char *const loss_names[EBB_PREFERENCES] = {"sigmoid", "ipo",   "hinge",
                                                         "orpo",    "simpo", "kto"};
 
@@ -148,7 +130,7 @@ static void an_evaluation_is_repeatable(void **state)
     run_close(&run);
 }
 
-#define CASE(name) cmocka_unit_test_setup_teardown(name, open_dir, close_dir)
+#define CASE(name) cmocka_unit_test_setup_teardown(name, train_dir_open, train_dir_close)
 
 int main(void)
 {

@@ -9,24 +9,6 @@
 #include "base/clock.h"
 #include "train/profile.h"
 
-static int open_dir(void **state)
-{
-    char *dir = (char *)malloc(64);
-    snprintf(dir, 64, "/tmp/ebb_profile_XXXXXX");
-    if (!mkdtemp(dir)) return -1;
-    *state = dir;
-    return 0;
-}
-
-static int close_dir(void **state)
-{
-    struct ebb_ctx *ctx = ebb_ctx_create();
-    int rc = ebb_dir_remove(ctx, (const char *)*state) == EBB_OK ? 0 : -1;
-    ebb_ctx_free(ctx);
-    free(*state);
-    return rc;
-}
-
 /* The 'profile' of run.json. The caller frees; NULL: it has none. */
 static json_t *read_profile(struct run *run)
 {
@@ -108,9 +90,9 @@ static void expect_ops_add_up(json_t *profile)
     {
         double seconds = 0;
         if (!strcmp(key, "stalls") || !strcmp(key, "gaps") || !strcmp(key, "host")) continue;
-        json_array_foreach(json_object_get(profile, "ops"), i, op)
-            if (!strcmp(json_string_value(json_object_get(op, "part")), key))
-                seconds += run_number(op, "seconds");
+        json_array_foreach(json_object_get(profile, "ops"), i,
+                           op) if (!strcmp(json_string_value(json_object_get(op, "part")), key))
+            seconds += run_number(op, "seconds");
         double want = run_number(part, "seconds") + run_number(part, "seconds_beside");
         if (fabs(seconds - want) > 1e-9) fail_msg("%s: %g s, ops %g s", key, want, seconds);
     }
@@ -387,7 +369,7 @@ static void the_table_says_what_it_lacks(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-#define CASE(name) cmocka_unit_test_setup_teardown(name, open_dir, close_dir)
+#define CASE(name) cmocka_unit_test_setup_teardown(name, train_dir_open, train_dir_close)
         CASE(a_run_is_the_same_with_a_profile),
         CASE(parts_add_up_to_the_step_and_copies_to_the_metrics),
         CASE(a_short_run_counts_the_steps_that_it_has),

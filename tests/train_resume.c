@@ -20,24 +20,6 @@
 #include "base/clock.h"
 #include "model/init.h"
 
-static int open_dir(void **state)
-{
-    char *dir = (char *)malloc(64);
-    snprintf(dir, 64, "/tmp/ebb_resume_XXXXXX");
-    if (!mkdtemp(dir)) return -1;
-    *state = dir;
-    return 0;
-}
-
-static int close_dir(void **state)
-{
-    struct ebb_ctx *ctx = ebb_ctx_create();
-    int rc = ebb_dir_remove(ctx, (const char *)*state) == EBB_OK ? 0 : -1;
-    ebb_ctx_free(ctx);
-    free(*state);
-    return rc;
-}
-
 /* ---- comparing runs -------------------------------------------------------------------------- */
 
 static void same_file(struct ebb_ctx *ctx, const char *a, const char *b, const char *name)
@@ -772,7 +754,7 @@ int main(int argc, char **argv)
 {
     if (argc == 4 && strcmp(argv[1], "session") == 0) return session(argv[2], argv[3]);
     if (argc == 4 && strcmp(argv[1], "full") == 0) return full_disk(argv[2]);
-#define CASE(name) cmocka_unit_test_setup_teardown(name, open_dir, close_dir)
+#define CASE(name) cmocka_unit_test_setup_teardown(name, train_dir_open, train_dir_close)
     const struct CMUnitTest tests[] = {
         CASE(every_weight_in_float32_goes_on_bit_for_bit),
         CASE(every_weight_in_bfloat16_goes_on_bit_for_bit),

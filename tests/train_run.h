@@ -22,6 +22,7 @@
 #include "train/checkpoint.h"
 #include "train/metrics.h"
 #include "train_device.h"
+#include "train_dir.h"
 
 enum { RUN_VOCAB = 96, RUN_SAMPLES = 22, RUN_EVAL_SAMPLES = 6, RUN_LONGEST = 20 };
 

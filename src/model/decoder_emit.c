@@ -109,24 +109,18 @@ static int64_t tiled_tail(const struct ebb_emitter *e, int64_t layer, enum ebb_d
     return slot == EBB_DECODER_X2 ? 0 : ebb_linear_tail(e, &e->d->layers[layer].gate_up);
 }
 
+static int64_t sent_every(const struct ebb_emitter *e, int64_t layer, enum ebb_decoder_slot slot)
+{
+    return ebb_policy_every(policy_of(e, layer, slot));
+}
+
 /* Of a tile: nothing is HALF. */
 static enum ebb_policy tile_policy(const struct ebb_emitter *e, int64_t layer,
                                    enum ebb_decoder_slot slot, int64_t t)
 {
     enum ebb_policy policy = policy_of(e, layer, slot);
     if (policy != EBB_POLICY_HALF) return policy;
-    return t % 2 == 0 ? EBB_POLICY_HOST : EBB_POLICY_RECOMPUTE;
-}
-
-/* The last tile that goes home, and from one of these to the next. */
-static int64_t last_sent(const struct ebb_emitter *e, int64_t layer, enum ebb_decoder_slot slot)
-{
-    return policy_of(e, layer, slot) == EBB_POLICY_HALF ? (e->tiles - 1) / 2 * 2 : e->tiles - 1;
-}
-
-static int64_t sent_every(const struct ebb_emitter *e, int64_t layer, enum ebb_decoder_slot slot)
-{
-    return policy_of(e, layer, slot) == EBB_POLICY_HALF ? 2 : 1;
+    return t % ebb_policy_every(policy) == 0 ? EBB_POLICY_HOST : EBB_POLICY_RECOMPUTE;
 }
 
 /* Sends tile t of a slot (t < 0: all of it) home, where that is its policy. */
@@ -142,8 +136,8 @@ static enum ebb_status send_tile(struct ebb_emitter *e, int64_t layer, enum ebb_
         EBB_TRY(ebb_build_op(e->b, EBB_OP_fill, &zero));
     }
     saved->every = sent_every(e, layer, slot);
-    return ebb_saved_out(e->b, saved, from, t, t < 0 || t == last_sent(e, layer, slot), name,
-                         layer);
+    bool last = t < 0 || t + saved->every >= e->tiles;
+    return ebb_saved_out(e->b, saved, from, t, last, name, layer);
 }
 
 /* Buffers of a slot: a ring for tiles that are on their way, and behind it one for those that stay

@@ -43,6 +43,8 @@ enum ebb_prefetch {
     EBB_PREFETCH_EARLY /* before attention, beside which much can come in */
 };
 
+enum { EBB_TILE_BUFFERS = 2 /* of a slot that moves tile by tile, but in torture */ };
+
 struct ebb_build {
     struct ebb_ctx *ctx;
     struct ebb_program *program;

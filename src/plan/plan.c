@@ -9,11 +9,6 @@
 /* Room is not spent for less than this share of a step. */
 static const double worth_early = 1e-3;
 
-static int64_t align_up(int64_t bytes)
-{
-    return (bytes + EBB_ALIGN_BYTES - 1) / EBB_ALIGN_BYTES * EBB_ALIGN_BYTES;
-}
-
 /* Whether a tensor is optimizer state in host memory. */
 static bool is_state_away(const struct ebb_net *net, const struct ebb_tensor *tensor, int32_t unit)
 {
@@ -39,7 +34,7 @@ static void lay_persistent(const struct ebb_net *net, const struct ebb_policies 
         for (int32_t i = 0; i < net->tensor_count; i++) {
             if (is_state_away(net, &tensors[i], net->unit_of[i]) != (state == 1)) continue;
             tensors[i].offset = start[tensors[i].space];
-            start[tensors[i].space] = align_up(tensors[i].offset + tensors[i].bytes);
+            start[tensors[i].space] = ebb_align_up(tensors[i].offset + tensors[i].bytes);
         }
 }
 
@@ -71,7 +66,7 @@ static enum ebb_status write_program(struct ebb_ctx *ctx, const struct ebb_plan 
     build.policies = &plan->policies;
     build.streams = request->streams;
     build.prefetch = prefetch;
-    build.ring = request->one_buffer ? 1 : 2;
+    build.ring = request->one_buffer ? 1 : EBB_TILE_BUFFERS;
     build.weights_ahead = request->one_buffer ? 0 : prefetch == EBB_PREFETCH_NONE ? 1 : 2;
     EBB_TRY(ebb_build_new_scratch(&build));
     if (kind == EBB_PROGRAM_UPDATE)
@@ -96,19 +91,25 @@ static enum ebb_status make_program(struct ebb_ctx *ctx, struct ebb_plan *plan,
     return ebb_program_layout(*program, start, plan->request.apart);
 }
 
-/* End of the highest range of any program, or of a persistent tensor: those that no program touches
- * live there all the same. */
-static int64_t end_of(const struct ebb_plan *plan, enum ebb_space space)
+int64_t ebb_plan_persistent_end(const struct ebb_plan *plan, enum ebb_space space)
 {
     int64_t end = 0;
-    for (int i = 0; i < EBB_PROGRAM_COUNT; i++) {
-        int64_t own = plan->programs[i] ? ebb_program_end(plan->programs[i], space) : 0;
-        if (own > end) end = own;
-    }
     for (int32_t i = 0; i < plan->request.net->tensor_count; i++) {
         const struct ebb_tensor *tensor = &plan->persistent[i];
         if (tensor->space == space && tensor->offset + tensor->bytes > end)
             end = tensor->offset + tensor->bytes;
+    }
+    return end;
+}
+
+/* End of the highest range of any program, or of a persistent tensor: those that no program touches
+ * live there all the same. */
+static int64_t end_of(const struct ebb_plan *plan, enum ebb_space space)
+{
+    int64_t end = ebb_plan_persistent_end(plan, space);
+    for (int i = 0; i < EBB_PROGRAM_COUNT; i++) {
+        int64_t own = plan->programs[i] ? ebb_program_end(plan->programs[i], space) : 0;
+        if (own > end) end = own;
     }
     return end;
 }

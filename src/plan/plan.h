@@ -53,7 +53,7 @@ struct ebb_plan {
     /* 0: with more memory the same or as fast a plan would come out. Else others might be faster;
      * where the ladder decided it is the ladder's step. */
     int rung;
-    enum ebb_prefetch prefetch; /* of TRAIN */
+    enum ebb_prefetch prefetch;                      /* of TRAIN */
     struct ebb_program *programs[EBB_PROGRAM_COUNT]; /* NULL where not wanted */
     struct ebb_tensor *persistent;                   /* [net->tensor_count] with offsets */
     int64_t device_bytes; /* end of the highest range that any program uses */
@@ -82,6 +82,8 @@ enum ebb_status ebb_plan_create(struct ebb_ctx *ctx, const struct ebb_plan_reque
 void ebb_plan_free(struct ebb_ctx *ctx, struct ebb_plan *plan); /* accepts NULL */
 /* How many units of a kind are away, and how many there are. */
 int32_t ebb_plan_away(const struct ebb_plan *plan, enum ebb_unit kind, int32_t *all);
+/* End of the persistent tensors in a space. */
+int64_t ebb_plan_persistent_end(const struct ebb_plan *plan, enum ebb_space space);
 /* What is held of device memory between TRAIN's forward pass (with the loss) and the first op of
  * its layers' backward pass: persistent tensors, and transient ones whose lifetimes span that
  * place. Computed from the program, at capacity; 0: there is no TRAIN program. */

@@ -29,10 +29,16 @@ static inline bool ebb_policy_moves(enum ebb_policy policy)
 {
     return policy == EBB_POLICY_HOST || policy == EBB_POLICY_HALF;
 }
+/* Where tiles move: every so many-th does, from the first on. */
+static inline int64_t ebb_policy_every(enum ebb_policy policy)
+{
+    return policy == EBB_POLICY_HALF ? 2 : 1;
+}
 /* Of this many tiles, those that go to the host. */
 static inline int64_t ebb_policy_moved(enum ebb_policy policy, int64_t tiles)
 {
-    return policy == EBB_POLICY_HOST ? tiles : policy == EBB_POLICY_HALF ? (tiles + 1) / 2 : 0;
+    const int64_t every = ebb_policy_every(policy);
+    return ebb_policy_moves(policy) ? (tiles + every - 1) / every : 0;
 }
 
 /* The whole table, [layers][EBB_SLOTS], and which of the net's units are away; owned. {0} is

@@ -13,21 +13,15 @@ static bool is_backward(const struct ebb_entry *entry)
 int64_t ebb_plan_resident_bytes(const struct ebb_plan *plan)
 {
     const struct ebb_program *train = plan->programs[EBB_PROGRAM_TRAIN];
-    const struct ebb_net *net = plan->request.net;
-    int64_t persistent = 0, spanning = 0;
+    int64_t spanning = 0;
     int32_t first = 0;
     if (train == NULL) return 0;
-    for (int32_t i = 0; i < net->tensor_count; i++) {
-        const struct ebb_tensor *tensor = &plan->persistent[i];
-        const int64_t end = tensor->offset + tensor->bytes;
-        if (tensor->space == EBB_SPACE_DEVICE && end > persistent) persistent = end;
-    }
     while (first < ebb_program_entries(train) && !is_backward(ebb_program_entry_at(train, first)))
         first++;
     for (int32_t i = ebb_program_persistent(train); i < ebb_program_tensors(train); i++) {
         const struct ebb_tensor *tensor = ebb_program_tensor_at(train, i);
         if (tensor->space == EBB_SPACE_DEVICE && tensor->first < first && tensor->last >= first)
-            spanning += (tensor->bytes + EBB_ALIGN_BYTES - 1) / EBB_ALIGN_BYTES * EBB_ALIGN_BYTES;
+            spanning += ebb_align_up(tensor->bytes);
     }
-    return persistent + spanning;
+    return ebb_plan_persistent_end(plan, EBB_SPACE_DEVICE) + spanning;
 }

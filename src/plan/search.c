@@ -389,8 +389,8 @@ static enum ebb_status try_moment(struct searcher *s, enum ebb_prefetch prefetch
     return try_mixes(s);
 }
 
-/* Without moves ahead of need there is more room: where so few layers move, waiting for them may
- * cost less than the room is worth. */
+/* The later slots come in, the more room there is. Without moves ahead of need there is most: where
+ * so few layers move, waiting for them may cost less than the room is worth. */
 static enum ebb_status try_moments(struct searcher *s)
 {
     if (s->plan->request.one_buffer) return try_moment(s, EBB_PREFETCH_NONE);

@@ -14,7 +14,9 @@
  *      the estimates.
  *   4. 3 is repeated until no mix that was not tried is better by estimate than the best of those
  *      that were by forecast, or so much has been written that looking on is not worth it.
- *   5. if none fits, the ladder's steps are written one by one, and mixes of them are tried; if no
+ *   5. 3 and 4 are done with slots that come in early, then, where anything moves, with slots that
+ *      come in late (plan/build.h).
+ *   6. if none fits, the ladder's steps are written one by one, and mixes of them are tried; if no
  *      step fits, the smallest of them is the plan.
  * How much is counted in entries of programs, not in time: the same request always gets the same
  * plan.

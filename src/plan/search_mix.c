@@ -5,8 +5,6 @@
 
 #include "plan/search_int.h"
 
-static const double tile_buffers = 2;
-
 /* ---- sets ---- */
 
 /* What may become of a slot behind the first: every policy, but half a slot only of the last, which
@@ -92,7 +90,7 @@ static void add_slot(const struct ebb_mix_costs *costs, int slot, double dropped
     if (tiled || slot == 0 || slot == costs->attention)
         work->out_tiles += moved * share * costs->out[slot];
     if (tiled && moved > 0) work->in_first += costs->in[slot] / costs->tiles;
-    if (tiled) work->out_behind += fmin(moved, tile_buffers / costs->tiles) * costs->out[slot];
+    if (tiled) work->out_behind += fmin(moved, EBB_TILE_BUFFERS / costs->tiles) * costs->out[slot];
     *(tiled ? &work->in_tiles : &work->in_whole) += moved * times * costs->in[slot];
     work->again += (1 - moved) * times * costs->again[slot];
     if (tiled) work->again_in_tiles += (1 - moved) * costs->again[slot];

@@ -42,11 +42,6 @@ struct layout {
     int64_t steps;         /* spent so far */
 };
 
-static int64_t align_up(int64_t bytes)
-{
-    return (bytes + EBB_ALIGN_BYTES - 1) / EBB_ALIGN_BYTES * EBB_ALIGN_BYTES;
-}
-
 /* ---- orders ---- */
 
 static int64_t block_length(const struct block *block)
@@ -87,8 +82,8 @@ static int by_area(const void *a, const void *b)
 
 static int by_first(const void *a, const void *b)
 {
-    int difference = compare_int64(((const struct block *)a)->first,
-                                   ((const struct block *)b)->first);
+    int difference =
+        compare_int64(((const struct block *)a)->first, ((const struct block *)b)->first);
     return difference != 0 ? difference : by_bytes(a, b);
 }
 
@@ -213,7 +208,7 @@ static int32_t collect(const struct ebb_program *program, enum ebb_space space,
     for (int32_t t = program->persistent; t < program->tensor_count; t++) {
         const struct ebb_tensor *tensor = &program->tensors[t];
         if (tensor->space != space || tensor->bytes == 0 || tensor->first > tensor->last) continue;
-        struct block block = {.bytes = align_up(tensor->bytes),
+        struct block block = {.bytes = ebb_align_up(tensor->bytes),
                               .first = tensor->first,
                               .last = tensor->last,
                               .tensor = t,
@@ -226,7 +221,7 @@ static int32_t collect(const struct ebb_program *program, enum ebb_space space,
 static void lay_out_space(struct ebb_program *program, struct layout *layout, int64_t *change,
                           enum ebb_space space, int64_t start, bool apart)
 {
-    int64_t from = align_up(start);
+    int64_t from = ebb_align_up(start);
     for (int32_t t = program->persistent; t < program->tensor_count; t++)
         if (program->tensors[t].space == space)
             program->tensors[t].offset = from; /* where it is never touched */

@@ -30,6 +30,10 @@ extern "C" {
 
 /* Of every tensor's offset: what copy engines and vector units like. */
 enum { EBB_ALIGN_BYTES = 256 };
+static inline int64_t ebb_align_up(int64_t bytes)
+{
+    return (bytes + EBB_ALIGN_BYTES - 1) / EBB_ALIGN_BYTES * EBB_ALIGN_BYTES;
+}
 
 struct ebb_tensor {
     char name[48]; /* "layer3.qkv"; for messages, tables and the memory map */

@@ -25,7 +25,7 @@ enum event_field {
     EVENT_STEP,
     EVENT_VERSION,
     EVENT_SUMMARY = 5,
-    EVENT_SESSION = 7
+    EVENT_SESSION = 7 /* TensorBoard's word for what one process writes */
 };
 enum summary_field { SUMMARY_VALUE = 1 };
 enum value_field { VALUE_TAG = 1, VALUE_SIMPLE };
@@ -103,24 +103,28 @@ static enum ebb_status add_integer(struct ebb_ctx *ctx, struct ebb_str *out, int
     return add_varint(ctx, out, (uint64_t)value);
 }
 
-static enum ebb_status add_double(struct ebb_ctx *ctx, struct ebb_str *out, int field, double value)
+static enum ebb_status add_fixed(struct ebb_ctx *ctx, struct ebb_str *out, int field,
+                                 enum wire wire, uint64_t bits)
 {
     unsigned char bytes[8];
+    int count = wire == WIRE_64 ? 8 : 4;
+    put_little(bytes, bits, count);
+    EBB_TRY(add_key(ctx, out, field, wire));
+    return ebb_str_add(ctx, out, (const char *)bytes, (size_t)count);
+}
+
+static enum ebb_status add_double(struct ebb_ctx *ctx, struct ebb_str *out, int field, double value)
+{
     uint64_t bits;
     memcpy(&bits, &value, sizeof bits);
-    put_little(bytes, bits, 8);
-    EBB_TRY(add_key(ctx, out, field, WIRE_64));
-    return ebb_str_add(ctx, out, (const char *)bytes, sizeof bytes);
+    return add_fixed(ctx, out, field, WIRE_64, bits);
 }
 
 static enum ebb_status add_float(struct ebb_ctx *ctx, struct ebb_str *out, int field, float value)
 {
-    unsigned char bytes[4];
     uint32_t bits;
     memcpy(&bits, &value, sizeof bits);
-    put_little(bytes, bits, 4);
-    EBB_TRY(add_key(ctx, out, field, WIRE_32));
-    return ebb_str_add(ctx, out, (const char *)bytes, sizeof bytes);
+    return add_fixed(ctx, out, field, WIRE_32, bits);
 }
 
 /* A string, or a message. */
@@ -186,7 +190,7 @@ enum ebb_status ebb_event_file_add(struct ebb_event_file *file, const json_t *re
 
 /* ---- the file -------------------------------------------------------------------------------- */
 
-/* A name that nobody has: what an older session of the same second and process id wrote stays. */
+/* A name that nobody has: what an older process of the same second and number wrote stays. */
 static enum ebb_status create(struct ebb_event_file *file, const char *dir)
 {
     char host[256] = "", name[384];

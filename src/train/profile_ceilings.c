@@ -209,21 +209,10 @@ static enum ebb_status measure_moves(struct probe *p, struct ebb_ceilings *ceili
 
 /* ---- where ---- */
 
-static int64_t persistent_end(const struct ebb_plan *plan)
-{
-    int64_t end = 0;
-    for (int32_t t = 0; t < plan->request.net->tensor_count; t++) {
-        const struct ebb_tensor *tensor = &plan->persistent[t];
-        if (tensor->space != EBB_SPACE_DEVICE || tensor->offset < 0) continue;
-        if (tensor->offset + tensor->bytes > end) end = tensor->offset + tensor->bytes;
-    }
-    return (end + EBB_ALIGN_BYTES - 1) / EBB_ALIGN_BYTES * EBB_ALIGN_BYTES;
-}
-
 enum ebb_status ebb_engine_ceilings(struct ebb_engine *engine, struct ebb_ceilings *ceilings)
 {
     struct probe p;
-    int64_t start = persistent_end(engine->plan);
+    int64_t start = ebb_align_up(ebb_plan_persistent_end(engine->plan, EBB_SPACE_DEVICE));
     memset(ceilings, 0, sizeof *ceilings);
     memset(&p, 0, sizeof p);
     p.engine = engine;
