@@ -157,7 +157,7 @@ real() {
     exec sh examples/demo_real.sh build "$model" "$@"
 }
 
-stressed='^(device_queue|stash_moves|program_order|program_executor|train_policy)$'
+stressed='^(device_queue|stash_moves|program_order|program_executor|train_policy|train_breadth_first)$'
 
 case "${1:-}" in
 setup) setup ;;
@@ -176,7 +176,7 @@ test)
     sh tools/lint.sh build
     ctest --test-dir build --output-on-failure
     torture_build test_device_queue test_stash_moves test_program_order test_program_executor \
-        test_train_policy
+        test_train_policy test_train_breadth_first
     ctest --test-dir build-torture --output-on-failure -R "$stressed"
     ;;
 test-gpu)

@@ -552,6 +552,102 @@ static void more_memory_never_costs_time(void **state)
     close_planned(&p);
 }
 
+/* ---- the order of micro-batches -------------------------------------------------------------- */
+
+/* How often a run brings each byte of a host tensor in. */
+static void expect_times_in(const struct ebb_plan *plan, int32_t tensor, int64_t times)
+{
+    const struct ebb_program *program = plan->programs[EBB_PROGRAM_TRAIN];
+    int64_t bytes = 0, end = 0;
+    for (int32_t e = 0; e < ebb_program_entries(program); e++) {
+        const struct ebb_entry *entry = ebb_program_entry_at(program, e);
+        const struct ebb_move *move = (const struct ebb_move *)ebb_program_args(program, entry);
+        if (entry->kind != EBB_ENTRY_IN || move->host.tensor != tensor) continue;
+        const int64_t span = ebb_view_span(&move->host);
+        assert_int_equal(entry->micro, EBB_MICRO_ALL);
+        bytes += span;
+        if (move->host.offset + span > end) end = move->host.offset + span;
+    }
+    assert_true(end > 0);
+    if (bytes != times * end)
+        fail_msg("%s: %lld bytes come in, want %lld times %lld", plan->persistent[tensor].name,
+                 (long long)bytes, (long long)times, (long long)end);
+}
+
+/* A layer's matrices of Llama 3.1 8B's size, by LoRA: 2048 tokens a micro-batch are less work than
+ * the matrices take to come. */
+static void matrices_come_in_once_for_all_micro_batches(void **state)
+{
+    struct planned p;
+    open_planned(*state, 16, 4096, 14336, 32000, 2048, 2048, &p);
+    p.request.numerics.head_chunk = 512;
+    ebb_gpu_rates(ebb_gpu_find("H200"), EBB_BF16, &p.rates);
+    struct ebb_plan_request request = p.request;
+    request.device_budget = 4LL << 30;
+    request.accumulation = 8;
+    struct ebb_plan *best = make_plan(&p, &request);
+    request.breadth_first = EBB_FALSE;
+    struct ebb_plan *depth = make_plan(&p, &request);
+    expect_within_budgets(best);
+    expect_within_budgets(depth);
+    assert_int_equal(best->micros, 8);
+    assert_int_equal(ebb_plan_runs(best), 1);
+    assert_int_equal(depth->micros, 1);
+    assert_int_equal(ebb_plan_runs(depth), 8);
+    assert_non_null(strstr(best->what, "layer by layer across 8 micro-batches"));
+    assert_true(best->forecast.seconds < 0.6 * depth->forecast.seconds);
+    /* Each layer's matrices come in for forward and for backward, the head's once for both. */
+    int tensors = 0;
+    for (int32_t t = 0; t < p.net->tensor_count; t++) {
+        if (p.net->stands_in[t] || !ebb_policies_away(&best->policies, p.net->unit_of[t])) continue;
+        expect_times_in(best, t, strcmp(best->persistent[t].name, "head") == 0 ? 1 : 2);
+        tensors++;
+    }
+    assert_true(tensors > 4);
+    ebb_plan_free(p.room->ctx, best);
+    ebb_plan_free(p.room->ctx, depth);
+    close_planned(&p);
+}
+
+/* Plans of deep models take long to write: fewer micro-batches then. */
+static void a_deep_model_takes_fewer_micro_batches_at_once(void **state)
+{
+    struct planned p;
+    open_planned(*state, DEEP, 512, 1024, 1024, 128, 128, &p);
+    set_rates(&p, 3e-10);
+    struct ebb_plan_request request = p.request;
+    request.accumulation = 16;
+    request.memory.offload_params = EBB_TRUE;
+    struct ebb_plan *plan = make_plan(&p, &request);
+    assert_int_equal(plan->micros, 8);
+    ebb_plan_free(p.room->ctx, plan);
+    request.breadth_first = EBB_TRUE;
+    plan = make_plan(&p, &request);
+    assert_int_equal(plan->micros, 16);
+    ebb_plan_free(p.room->ctx, plan);
+    close_planned(&p);
+}
+
+/* Where nothing is away there is nothing to gain. */
+static void what_stays_on_the_device_needs_no_other_order(void **state)
+{
+    struct planned p;
+    open_planned(*state, 8, 1024, 4096, 32000, 2048, 2048, &p);
+    ebb_gpu_rates(ebb_gpu_find("H200"), EBB_BF16, &p.rates);
+    struct ebb_plan_request request = p.request;
+    request.accumulation = 8;
+    struct ebb_plan *plan = make_plan(&p, &request);
+    assert_int_equal(plan->micros, 1);
+    const int64_t device = plan->device_bytes;
+    ebb_plan_free(p.room->ctx, plan);
+    request.breadth_first = EBB_TRUE;
+    plan = make_plan(&p, &request);
+    assert_int_equal(plan->micros, 8);
+    assert_true(plan->device_bytes > device);
+    ebb_plan_free(p.room->ctx, plan);
+    close_planned(&p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -565,6 +661,9 @@ int main(void)
         ROOM_CASE(the_search_does_as_well_as_trying_all_tables),
         ROOM_CASE(a_deep_model_is_searched_quickly_and_always_alike),
         ROOM_CASE(more_memory_never_costs_time),
+        ROOM_CASE(matrices_come_in_once_for_all_micro_batches),
+        ROOM_CASE(what_stays_on_the_device_needs_no_other_order),
+        ROOM_CASE(a_deep_model_takes_fewer_micro_batches_at_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -213,6 +213,24 @@ static void micro_batches_repeat_train_and_not_the_update(void **state)
     expect_part(t, EBB_PART_OPTIMIZER, OP); /* whatever the op */
 }
 
+/* Two full runs of three and one of the two that are left; what belongs to all is in each. */
+static void a_run_may_take_several_micro_batches(void **state)
+{
+    struct test *t = *state;
+    struct ebb_program *program = begin(t);
+    for (int32_t m = 0; m < 3; m++) {
+        ebb_program_set_micro(program, m);
+        kit_fill(program, EBB_QUEUE_COMPUTE, kit_all(m), 1);
+    }
+    ebb_program_set_micro(program, EBB_MICRO_ALL);
+    kit_fill(program, EBB_QUEUE_COMPUTE, kit_all(0), 2);
+    kit_finish(program, false);
+    t->load.micro_batches = 8;
+    forecast(t, 3 * (HOST + GAP + OP) + 8 * (GAP + OP));
+    t->load.micro_batches = 2;
+    forecast(t, HOST + 3 * (GAP + OP));
+}
+
 static void a_class_that_is_not_known_leaves_the_step_unknown(void **state)
 {
     struct test *t = *state;
@@ -295,6 +313,7 @@ int main(void)
         TEST(a_run_ends_when_its_last_copy_has),
         TEST(copies_on_the_compute_queue_are_a_part_of_the_step),
         TEST(micro_batches_repeat_train_and_not_the_update),
+        TEST(a_run_may_take_several_micro_batches),
         TEST(a_class_that_is_not_known_leaves_the_step_unknown),
         TEST(live_rows_count_and_no_more_than_the_capacity),
         TEST(rows_that_the_host_puts_together_take_its_time),

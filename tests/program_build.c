@@ -390,7 +390,7 @@ static bool build_all(void)
     }
     if (ok) {
         struct ebb_step step = {.tokens = KIT_ROWS};
-        assert_int_equal(ebb_executor_run(executor, &step), EBB_OK);
+        assert_int_equal(ebb_executor_run(executor, &step, 1), EBB_OK);
         assert_int_equal(ebb_device_sync(device), EBB_OK);
     }
     ebb_executor_free(executor);

@@ -36,7 +36,7 @@ static struct ebb_executor *make(struct ebb_device *device, const struct ebb_pro
 
 static void run(struct ebb_executor *executor, const struct ebb_step *step)
 {
-    if (ebb_executor_run(executor, step) != EBB_OK) fail_msg("%s", ebb_error_text(ctx));
+    if (ebb_executor_run(executor, step, 1) != EBB_OK) fail_msg("%s", ebb_error_text(ctx));
 }
 
 static void sync_ok(struct ebb_device *device)
@@ -47,8 +47,8 @@ static void sync_ok(struct ebb_device *device)
 static void assert_rows(const struct ebb_executor *executor, int32_t tensor, int64_t row,
                         int64_t rows, int byte)
 {
-    const unsigned char *at = (const unsigned char *)ebb_executor_tensor(executor, tensor) +
-                              row * KIT_COLS;
+    const unsigned char *at =
+        (const unsigned char *)ebb_executor_tensor(executor, tensor) + row * KIT_COLS;
     for (int64_t i = 0; i < rows * KIT_COLS; i++)
         if (at[i] != byte)
             fail_msg("row %d of tensor %d is %d", (int)(row + i / KIT_COLS), (int)tensor, at[i]);
@@ -361,7 +361,7 @@ static void a_move_that_the_stash_refuses_fails_the_run(void **state)
     struct ebb_executor *executor = make(device, program, NULL);
     for (int round = 0; round < 2;
          round++) /* the same, not "a part goes out twice": what was half away is forgotten */
-        kit_failed(ctx, ebb_executor_run(executor, &full), EBB_FAILED,
+        kit_failed(ctx, ebb_executor_run(executor, &full, 1), EBB_FAILED,
                    "object 't2' of the stash is read, but generation 1 is not complete");
     sync_ok(device);
     ebb_executor_free(executor);
@@ -379,9 +379,9 @@ static void a_device_that_is_too_small_is_refused(void **state)
     assert_int_equal(ebb_device_create(ctx, &options, &device), EBB_OK);
     kit_failed(ctx, ebb_executor_create(ctx, device, NULL, program, NULL, &executor), EBB_FAILED,
                "bytes of device memory, but 0 are reserved");
-    assert_int_equal(
-        ebb_device_reserve(device, EBB_SPACE_DEVICE, ebb_program_end(program, EBB_SPACE_DEVICE)),
-        EBB_OK);
+    assert_int_equal(ebb_device_reserve(device, EBB_SPACE_DEVICE,
+                                        ebb_program_end(program, EBB_SPACE_DEVICE)),
+                     EBB_OK);
     assert_int_equal(ebb_device_reserve(device, EBB_SPACE_HOST, KIT_BYTES - 1), EBB_OK);
     kit_failed(ctx, ebb_executor_create(ctx, device, NULL, program, NULL, &executor), EBB_FAILED,
                "program 'test' uses 512 bytes of host memory, but 511 are reserved");
@@ -757,6 +757,45 @@ static void parameters_that_are_updated_together_get_the_same_bits_as_alone(void
     free(got[1]);
 }
 
+/* Of each micro-batch its rows: a run of fewer passes the others' entries over. What belongs to all
+ * runs once, with the first one's values. */
+static void micro_batches_of_a_run_have_values_of_their_own(void **state)
+{
+    enum { MICROS = 3, ALL = MICROS };
+    (void)state;
+    struct ebb_program *program = kit_program(ctx, MICROS + 1);
+    for (int32_t m = 0; m < MICROS; m++) {
+        assert_int_equal(ebb_program_set_micro(program, m), m > 0 ? m - 1 : 0);
+        kit_fill(program, EBB_QUEUE_COMPUTE, kit_tokens(m, 0, KIT_ROWS), 10 + m);
+        ebb_program_when(program, m == 2 ? EBB_RUNS_FIRST : EBB_RUNS_ALWAYS);
+    }
+    ebb_program_set_micro(program, EBB_MICRO_ALL);
+    kit_fill(program, EBB_QUEUE_COMPUTE, kit_tokens(ALL, 0, KIT_ROWS), 20);
+    kit_finish(program, false);
+    assert_int_equal(ebb_program_micros(program), MICROS);
+    struct ebb_device *device = kit_device(ctx, program, 50, 3);
+    struct ebb_executor *executor = make(device, program, NULL);
+    struct ebb_step steps[MICROS] = {{.tokens = 5}, {.tokens = 2}, {.tokens = 7}};
+    for (int32_t count = 1; count <= MICROS; count++)
+        for (int first = 0; first < 2; first++) {
+            for (int32_t t = 0; t <= MICROS; t++)
+                memset(ebb_executor_tensor(executor, t), 1, KIT_BYTES);
+            steps[0].first = first;
+            assert_int_equal(ebb_executor_run(executor, steps, count), EBB_OK);
+            sync_ok(device);
+            for (int32_t m = 0; m < MICROS; m++) {
+                int64_t rows = m < count && (m < 2 || first) ? steps[m].tokens : 0;
+                assert_rows(executor, m, 0, rows, 10 + m);
+                assert_rows(executor, m, rows, KIT_ROWS - rows, 1);
+            }
+            assert_rows(executor, ALL, 0, 5, 20);
+            assert_rows(executor, ALL, 5, KIT_ROWS - 5, 1);
+        }
+    ebb_executor_free(executor);
+    ebb_device_free(device);
+    ebb_program_free(program);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -780,6 +819,7 @@ int main(void)
         CASE(moves_run_alone),
         CASE(shared_views_are_the_same_place_in_a_run),
         CASE(parameters_that_are_updated_together_get_the_same_bits_as_alone),
+        CASE(micro_batches_of_a_run_have_values_of_their_own),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -185,8 +185,8 @@ static void compare_runs(uint64_t seed, int32_t entries, bool poison,
         }
     struct ebb_step step = {.tokens = KIT_ROWS};
     kit_run_alone(ctx, program, &step, blocks);
-    assert_int_equal(ebb_executor_run(executor, &step), EBB_OK);
-    assert_int_equal(ebb_executor_run(executor, &step),
+    assert_int_equal(ebb_executor_run(executor, &step, 1), EBB_OK);
+    assert_int_equal(ebb_executor_run(executor, &step, 1),
                      EBB_OK); /* the second behind the first, which changes nothing */
     if (ebb_device_sync(device) != EBB_OK) fail_msg("seed %d: %s", (int)seed, ebb_error_text(ctx));
     for (int32_t t = 2; t < KIT_PERSISTENT; t++)

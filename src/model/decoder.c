@@ -21,12 +21,13 @@ static bool is_teacher(const struct ebb_decoder *d)
 /* Room for one more tensor in the tables of tensors. */
 static enum ebb_status tensor_room(struct ebb_decoder *owner, struct ebb_net *net)
 {
-    int64_t count = net->tensor_count, room[4];
-    for (int i = 0; i < 4; i++) room[i] = owner->tensor_room;
+    int64_t count = net->tensor_count, room[5];
+    for (int i = 0; i < 5; i++) room[i] = owner->tensor_room;
     EBB_TRY(ebb_mem_grow(owner->ctx, &net->tensors, count, &room[0], sizeof *net->tensors));
     EBB_TRY(ebb_mem_grow(owner->ctx, &net->kinds, count, &room[1], sizeof *net->kinds));
     EBB_TRY(ebb_mem_grow(owner->ctx, &net->unit_of, count, &room[2], sizeof *net->unit_of));
     EBB_TRY(ebb_mem_grow(owner->ctx, &net->stands_in, count, &room[3], sizeof *net->stands_in));
+    EBB_TRY(ebb_mem_grow(owner->ctx, &net->per_micro, count, &room[4], sizeof *net->per_micro));
     owner->tensor_room = room[0];
     return EBB_OK;
 }
@@ -50,7 +51,7 @@ static enum ebb_status add_tensor_in(struct ebb_decoder *d, enum ebb_space space
     struct ebb_net *net = d->owner;
     EBB_TRY(tensor_room(self_of(net), net));
     net->unit_of[net->tensor_count] = -1;
-    net->stands_in[net->tensor_count] = 0;
+    net->stands_in[net->tensor_count] = net->per_micro[net->tensor_count] = 0;
     struct ebb_tensor *t = &net->tensors[net->tensor_count];
     memset(t, 0, sizeof *t);
     snprintf(t->name, sizeof t->name, "%s%s", is_teacher(d) ? "teacher." : "", name);
@@ -307,6 +308,15 @@ static enum ebb_status add_table(struct ebb_decoder *d, const char *name, int32_
                      NULL, unit, false, true, param);
 }
 
+/* A micro-batch's, and each has its own where a run takes several. */
+static enum ebb_status add_input(struct ebb_decoder *d, enum ebb_space space, int64_t bytes,
+                                 const char *name, int32_t *tensor)
+{
+    EBB_TRY(add_tensor_in(d, space, EBB_KIND_INPUTS, bytes, name, tensor));
+    d->owner->per_micro[*tensor] = 1;
+    return EBB_OK;
+}
+
 static int64_t capacity_tokens(const struct ebb_decoder_options *options)
 {
     return options->capacity.tokens > 0 ? options->capacity.tokens : 1;
@@ -339,8 +349,7 @@ static enum ebb_status add_embed(struct ebb_decoder *d)
     d->embed = d->rows = d->embed_param = -1;
     if (!d->options.host_rows || !may_use_rows(d->config, trains_weights(d)))
         return add_table(d, "embed", &d->embed, &d->embed_param);
-    return add_tensor_in(d, EBB_SPACE_HOST, EBB_KIND_INPUTS, rows_bytes(d->config, &d->options),
-                         "embed rows", &d->rows);
+    return add_input(d, EBB_SPACE_HOST, rows_bytes(d->config, &d->options), "embed rows", &d->rows);
 }
 
 static enum ebb_status add_head(struct ebb_decoder *d)
@@ -367,12 +376,12 @@ static enum ebb_status add_inputs(struct ebb_decoder *d)
     const struct ebb_objective *objective = &d->options.objective;
     struct ebb_net_inputs *in = &d->net.inputs;
     int64_t tokens = capacity_tokens(&d->options);
-    EBB_TRY(add_tensor(d, EBB_KIND_INPUTS, tokens * 4, "ids", &in->ids));
-    EBB_TRY(add_tensor(d, EBB_KIND_INPUTS, tokens * 4, "targets", &in->targets));
-    EBB_TRY(add_tensor(d, EBB_KIND_INPUTS, tokens * 4, "positions", &in->positions));
-    EBB_TRY(add_tensor(d, EBB_KIND_INPUTS, tokens * 4, "label_rows", &in->label_rows));
+    EBB_TRY(add_input(d, EBB_SPACE_DEVICE, tokens * 4, "ids", &in->ids));
+    EBB_TRY(add_input(d, EBB_SPACE_DEVICE, tokens * 4, "targets", &in->targets));
+    EBB_TRY(add_input(d, EBB_SPACE_DEVICE, tokens * 4, "positions", &in->positions));
+    EBB_TRY(add_input(d, EBB_SPACE_DEVICE, tokens * 4, "label_rows", &in->label_rows));
     EBB_TRY(
-        add_tensor(d, EBB_KIND_INPUTS, (capacity->docs + 1) * 4, "doc_starts", &in->doc_starts));
+        add_input(d, EBB_SPACE_DEVICE, (capacity->docs + 1) * 4, "doc_starts", &in->doc_starts));
     EBB_TRY(add_tensor(d, EBB_KIND_INPUTS, (int64_t)sizeof(struct ebb_step), "step", &in->step));
     EBB_TRY(add_tensor(d, EBB_KIND_INPUTS, (int64_t)sizeof(struct ebb_sums), "sums", &in->sums));
     in->top_ids = in->top_logprobs = in->logprobs = in->kinds = -1;
@@ -524,6 +533,15 @@ static enum ebb_status fill_net(struct ebb_decoder *d)
     return place_weights(d);
 }
 
+/* Whether a run of TRAIN may take several micro-batches: of losses that need nothing but tokens. A
+ * trained embedding that is the head too has a sum of both gradients for each micro-batch, one
+ * micro-batch after the other: layer by layer that would be another order. */
+static bool takes_several(const struct ebb_decoder *d)
+{
+    return d->options.train && d->options.objective.kind == EBB_OBJECTIVE_TOKENS &&
+           !(d->config->tied && d->embed_param >= 0);
+}
+
 /* `owner`: the student's net, for a teacher; else NULL. */
 static enum ebb_status create(struct ebb_ctx *ctx, const struct ebb_model_config *config,
                               const struct ebb_weight_list *weights,
@@ -548,6 +566,7 @@ static enum ebb_status create(struct ebb_ctx *ctx, const struct ebb_model_config
     d->net.layers = config->layers;
     d->net.emit = ebb_decoder_emit;
     enum ebb_status status = fill_net(d);
+    if (status == EBB_OK) d->net.micros_most = takes_several(d) ? EBB_MICROS_MOST : 1;
     if (status != EBB_OK) {
         ebb_decoder_free(ctx, &d->net);
         return status;
@@ -589,6 +608,7 @@ void ebb_decoder_free(struct ebb_ctx *ctx, struct ebb_net *net)
     ebb_mem_free(ctx, net->kinds);
     ebb_mem_free(ctx, net->unit_of);
     ebb_mem_free(ctx, net->stands_in);
+    ebb_mem_free(ctx, net->per_micro);
     ebb_mem_free(ctx, net->units);
     ebb_mem_free(ctx, net->params);
     ebb_mem_free(ctx, d);

@@ -28,6 +28,10 @@
  * tails: the same products on the same operands. Gradients, moments and low halves of trained
  * matrices may live there too: a layer's gradients are zero or come in, are added to, and leave.
  *
+ * A run of TRAIN may take several micro-batches (plan/plan.h, `micros`), layer by layer across
+ * them, so that what is away comes or leaves once for all. The net offers that for losses of tokens
+ * alone, and not where the input embedding is trained and the head too (micros_most is 1 then).
+ *
  * Training reads few rows of the input embedding, and where it is neither trained nor the head it
  * need not stand on the device: with `host_rows` a model has a host tensor of one row a token
  * instead, which is filled before each run, and programs begin by moving it in. Those rows are

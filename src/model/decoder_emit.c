@@ -6,6 +6,11 @@
  * last reader, so that a run of layers whose input was not saved is passed forward once. Every
  * remade value comes from the same op on the same operands as in forward: that is why all
  * policies give the same bits.
+ *
+ * Where a run takes several micro-batches, each layer is written for one after the other, forward
+ * and backward, and so are head and loss: what a tensor of the whole model gets is then added in
+ * the order in which run after run would add it. Between two layers each micro-batch has its input,
+ * or the gradient of it, on the device; all else of a layer is there for one at a time.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <math.h>
 
@@ -17,6 +22,16 @@
 #include "op/rotary.h"
 #include "op/rows.h"
 #include "op/swiglu.h"
+
+/* What is written from here on is micro-batch m's. */
+static void enter(struct ebb_emitter *e, int32_t m)
+{
+    e->dxs[e->micro] = e->dx;
+    e->micro = m;
+    e->at = e->all + m * (e->c->layers + 1);
+    e->dx = e->dxs[m];
+    if (e->micros > 1) ebb_build_set_micro(e->b, m);
+}
 
 static enum ebb_policy policy_of(const struct ebb_emitter *e, int64_t layer,
                                  enum ebb_decoder_slot slot)
@@ -42,9 +57,11 @@ struct ebb_view ebb_emit_vector(const struct ebb_emitter *e, int32_t tensor, int
     return tensor < 0 ? ebb_view_none() : ebb_tensor_view(tensor, e->storage, 0, 1, 0, n, n);
 }
 
-struct ebb_view ebb_emit_input(int32_t tensor, int64_t n)
+struct ebb_view ebb_emit_input(const struct ebb_emitter *e, int32_t tensor, int64_t n)
 {
-    return ebb_tensor_view(tensor, EBB_I32, 0, 1, 0, n, n);
+    struct ebb_view view = ebb_tensor_view(tensor, EBB_I32, 0, 1, 0, n, n);
+    view.offset = ebb_build_input_offset(e->b, e->d->owner->tensors[tensor].bytes);
+    return view;
 }
 
 enum ebb_status ebb_emit_norm(struct ebb_emitter *e, const struct ebb_decoder_vector *norm,
@@ -214,7 +231,7 @@ static enum ebb_status emit_rotary(struct ebb_emitter *e, int64_t layer, struct 
     struct ebb_rotary_forward args = {
         .x = x,
         .positions = cached ? ebb_view_none()
-                            : ebb_emit_input(e->d->net.inputs.positions, e->b->capacity.tokens),
+                            : ebb_emit_input(e, e->d->net.inputs.positions, e->b->capacity.tokens),
         .table = ebb_tensor_view(e->d->rope, EBB_F32, 0, e->d->rope_rows, 0, e->c->head_dim,
                                  e->c->head_dim),
         .q_norm = ebb_emit_vector(e, l->q_norm.w, e->c->head_dim),
@@ -286,7 +303,7 @@ static struct ebb_attention_shape attention_shape(const struct ebb_emitter *e, i
 
 struct ebb_view ebb_emit_docs(const struct ebb_emitter *e)
 {
-    return ebb_emit_input(e->d->net.inputs.doc_starts, e->b->capacity.docs + 1);
+    return ebb_emit_input(e, e->d->net.inputs.doc_starts, e->b->capacity.docs + 1);
 }
 
 /* Appends an op of attention, whose arguments have `shape` and `scratch`. That is large, and the
@@ -425,7 +442,7 @@ static enum ebb_status embed(struct ebb_emitter *e, const struct ebb_matrix *x, 
 {
     if (e->d->rows >= 0) return ebb_saved_in(e->b, &e->at[0].slot[EBB_DECODER_X], x, -1);
     for (int64_t t = 0; t < e->tiles; t++) {
-        struct ebb_embed_forward args = {.ids = ebb_emit_input(e->d->net.inputs.ids,
+        struct ebb_embed_forward args = {.ids = ebb_emit_input(e, e->d->net.inputs.ids,
                                                                e->b->capacity.tokens),
                                          .table = ebb_tensor_view(e->d->embed, e->storage, 0,
                                                                   e->c->vocab, 0, e->c->width,
@@ -564,18 +581,23 @@ static enum ebb_status prefetch(struct ebb_emitter *e, int64_t layer)
     return o_saved ? fetch(e, layer, &e->at[layer].slot[EBB_DECODER_QKV], "qkv") : EBB_OK;
 }
 
-/* When to prefetch for the layer below. A matrix that comes in takes room from its first row on:
- * with several tiles its first may be there in time if it starts at attention; with one tile the
- * whole of it must be. */
+/* When to prefetch for whose turn is next: the next micro-batch in this layer, or the first in the
+ * layer below. A matrix that comes in takes room from its first row on: with several tiles its
+ * first may be there in time if it starts at attention; with one tile the whole of it must be. */
 enum moment { BEFORE_LAYER, BEFORE_ATTENTION, BEHIND_ATTENTION };
 
-static enum ebb_status prefetch_below(struct ebb_emitter *e, int64_t layer, enum moment now)
+static enum ebb_status prefetch_next(struct ebb_emitter *e, int64_t layer, enum moment now)
 {
-    enum moment when = e->tiles == 1                          ? BEFORE_LAYER
-                       : e->b->prefetch == EBB_PREFETCH_EARLY ? BEFORE_ATTENTION
-                                                              : BEHIND_ATTENTION;
-    if (e->b->prefetch == EBB_PREFETCH_NONE || layer == 0 || now != when) return EBB_OK;
-    return prefetch(e, layer - 1);
+    const enum moment when = e->tiles == 1                          ? BEFORE_LAYER
+                             : e->b->prefetch == EBB_PREFETCH_EARLY ? BEFORE_ATTENTION
+                                                                    : BEHIND_ATTENTION;
+    const int32_t micro = e->micro;
+    const bool below = micro + 1 == e->micros;
+    if (e->b->prefetch == EBB_PREFETCH_NONE || (below && layer == 0) || now != when) return EBB_OK;
+    enter(e, below ? 0 : micro + 1);
+    EBB_TRY(prefetch(e, below ? layer - 1 : layer));
+    enter(e, micro);
+    return EBB_OK;
 }
 
 /* ---- backward of a layer ---- */
@@ -648,7 +670,7 @@ static enum ebb_status rotary_backward_tile(struct ebb_emitter *e, int64_t layer
         .x = norms ? ebb_matrix_tile(e->b, &e->at[layer].slot[EBB_DECODER_QKV].device, t, 0,
                                      e->d->qk_cols)
                    : ebb_view_none(),
-        .positions = ebb_emit_input(e->d->net.inputs.positions, e->b->capacity.tokens),
+        .positions = ebb_emit_input(e, e->d->net.inputs.positions, e->b->capacity.tokens),
         .table = ebb_tensor_view(e->d->rope, EBB_F32, 0, e->d->rope_rows, 0, e->c->head_dim,
                                  e->c->head_dim),
         .q_norm = ebb_emit_vector(e, l->q_norm.w, e->c->head_dim),
@@ -693,18 +715,19 @@ static enum ebb_status backward_layer(struct ebb_emitter *e, int64_t layer)
 {
     struct ebb_matrix d_o, dqkv;
     e->target = layer;
+    e->mlp_of = -1;
     int64_t dqkv_cols = e->d->qkv_cols + e->d->layers[layer].qkv.tail;
     EBB_TRY(need_x(e, layer));
     EBB_TRY(need_o(e, layer));
-    EBB_TRY(prefetch_below(e, layer, BEFORE_LAYER));
+    EBB_TRY(prefetch_next(e, layer, BEFORE_LAYER));
     EBB_TRY(ebb_emit_whole(e, e->d->o_cols, e->storage, "d_o", layer, &d_o));
     EBB_TRY(backward_mlp(e, layer, &d_o));
     EBB_TRY(need_qkv(e, layer));
     EBB_TRY(make_qk(e, layer, &e->at[layer].slot[EBB_DECODER_QKV].device));
     EBB_TRY(ebb_emit_whole(e, dqkv_cols, e->storage, "dqkv", layer, &dqkv));
-    EBB_TRY(prefetch_below(e, layer, BEFORE_ATTENTION));
+    EBB_TRY(prefetch_next(e, layer, BEFORE_ATTENTION));
     EBB_TRY(backward_attention(e, layer, &d_o, &dqkv));
-    EBB_TRY(prefetch_below(e, layer, BEHIND_ATTENTION));
+    EBB_TRY(prefetch_next(e, layer, BEHIND_ATTENTION));
     return backward_qkv(e, layer, &dqkv);
 }
 
@@ -714,7 +737,7 @@ static enum ebb_status embed_backward(struct ebb_emitter *e)
     EBB_TRY(ebb_grad_begin(e, e->d->embed_param));
     struct ebb_op_target target = ebb_numerics_target(e->b->numerics);
     struct ebb_embed_backward args = {
-        .ids = ebb_emit_input(e->d->net.inputs.ids, e->b->capacity.tokens),
+        .ids = ebb_emit_input(e, e->d->net.inputs.ids, e->b->capacity.tokens),
         .dx = ebb_matrix_all(e->b, &e->dx, 0, e->c->width),
         .dtable = ebb_emit_grad(e, e->d->embed_param),
         .scratch =
@@ -725,16 +748,24 @@ static enum ebb_status embed_backward(struct ebb_emitter *e)
 
 /* ---- programs ---- */
 
-/* Embedding and all layers: *x is the last one's output. */
-static enum ebb_status forward(struct ebb_emitter *e, struct ebb_matrix *x)
+static enum ebb_status begin_forward(struct ebb_emitter *e, struct ebb_matrix *x)
+{
+    EBB_TRY(produce_whole(e, 0, EBB_DECODER_X, e->c->width, "x", x));
+    return embed(e, x, true);
+}
+
+/* Embedding and all layers: e->xs are the last one's outputs. */
+static enum ebb_status forward(struct ebb_emitter *e)
 {
     struct ebb_matrix next;
-    EBB_TRY(produce_whole(e, 0, EBB_DECODER_X, e->c->width, "x", x));
-    EBB_TRY(embed(e, x, true));
-    for (int64_t layer = 0; layer < e->c->layers; layer++) {
-        EBB_TRY(forward_layer(e, layer, x, &next));
-        *x = next;
-    }
+    for (int64_t layer = 0; layer < e->c->layers; layer++)
+        for (int32_t m = 0; m < e->micros; m++) {
+            enter(e, m);
+            if (layer == 0) EBB_TRY(begin_forward(e, &e->xs[m]));
+            EBB_TRY(forward_layer(e, layer, &e->xs[m], &next));
+            e->xs[m] = next;
+        }
+    enter(e, 0);
     return EBB_OK;
 }
 
@@ -743,19 +774,22 @@ static enum ebb_status forward(struct ebb_emitter *e, struct ebb_matrix *x)
  * saves. Then the loss. */
 static enum ebb_status emit_forward(struct ebb_emitter *e, struct ebb_emitter *second)
 {
-    struct ebb_matrix x, second_x;
-    if (second) EBB_TRY(forward(second, &second_x));
+    if (second) EBB_TRY(forward(second));
     if (ebb_objective_prefers(&e->d->options.objective)) {
         struct ebb_view reference = ebb_head_given_reference(e);
         if (second) {
-            EBB_TRY(ebb_head_emit_reference(second, &second_x, &reference));
+            EBB_TRY(ebb_head_emit_reference(second, &second->xs[0], &reference));
             EBB_TRY(ebb_build_new_scratch(e->b)); /* a layer wants less than the head */
         }
-        EBB_TRY(forward(e, &x));
-        return ebb_head_emit_sequences(e, &x, reference);
+        EBB_TRY(forward(e));
+        return ebb_head_emit_sequences(e, &e->xs[0], reference);
     }
-    EBB_TRY(forward(e, &x));
-    return ebb_head_emit(e, &x, second, &second_x);
+    EBB_TRY(forward(e));
+    for (int32_t m = 0; m < e->micros; m++) {
+        enter(e, m);
+        EBB_TRY(ebb_head_emit(e, &e->xs[m], second, second ? &second->xs[0] : NULL));
+    }
+    return EBB_OK;
 }
 
 static enum ebb_status emit_training(struct ebb_emitter *e, struct ebb_emitter *second)
@@ -763,8 +797,16 @@ static enum ebb_status emit_training(struct ebb_emitter *e, struct ebb_emitter *
     EBB_TRY(emit_forward(e, second));
     if (!e->train) return EBB_OK;
     EBB_TRY(ebb_build_new_scratch(e->b));
-    for (int64_t layer = e->c->layers - 1; layer >= 0; layer--) EBB_TRY(backward_layer(e, layer));
-    return embed_backward(e);
+    for (int64_t layer = e->c->layers - 1; layer >= 0; layer--)
+        for (int32_t m = 0; m < e->micros; m++) {
+            enter(e, m);
+            EBB_TRY(backward_layer(e, layer));
+        }
+    for (int32_t m = 0; m < e->micros; m++) {
+        enter(e, m);
+        EBB_TRY(embed_backward(e));
+    }
+    return EBB_OK;
 }
 
 /* Keys and values of a layer into its caches, attention over them, output in `o`. */
@@ -826,6 +868,26 @@ static enum ebb_status emit_decode(struct ebb_emitter *e)
     return EBB_OK;
 }
 
+/* Nothing of the micro-batch is anywhere. */
+static void clear_micro(struct ebb_emitter *e)
+{
+    const struct ebb_decoder *d = e->d;
+    for (int64_t layer = 0; layer <= e->c->layers; layer++) {
+        for (int slot = 0; slot < EBB_DECODER_SLOTS; slot++)
+            ebb_saved_clear(&e->at[layer].slot[slot]);
+        ebb_saved_clear(&e->at[layer].lse);
+        e->at[layer].qk.tensor = -1;
+    }
+    if (d->rows < 0) return;
+    /* What is home before the run needs no move out, whatever the policy. */
+    e->at[0].slot[EBB_DECODER_X].host =
+        (struct ebb_matrix){.tensor = d->rows,
+                            .dtype = e->storage,
+                            .cols = e->c->width,
+                            .offset =
+                                ebb_build_input_offset(e->b, d->owner->tensors[d->rows].bytes)};
+}
+
 static enum ebb_status open(struct ebb_build *build, const struct ebb_decoder *d, bool train,
                             struct ebb_emitter *e)
 {
@@ -836,20 +898,16 @@ static enum ebb_status open(struct ebb_build *build, const struct ebb_decoder *d
     e->storage = d->options.storage;
     e->train = train;
     e->tiles = ebb_build_tiles(build);
-    e->at = (struct ebb_layer_state *)ebb_mem_alloc(build->ctx,
-                                                    (size_t)(e->c->layers + 1) * sizeof *e->at);
-    if (!e->at) return EBB_NO_MEMORY;
+    e->micros = train ? build->micros : 1;
+    e->all = (struct ebb_layer_state *)ebb_mem_alloc(build->ctx,
+                                                     (size_t)(e->micros * (e->c->layers + 1)) *
+                                                         sizeof *e->all);
+    if (!e->all) return EBB_NO_MEMORY;
     EBB_TRY(ebb_stream_open(e));
-    for (int64_t layer = 0; layer <= e->c->layers; layer++) {
-        for (int slot = 0; slot < EBB_DECODER_SLOTS; slot++)
-            ebb_saved_clear(&e->at[layer].slot[slot]);
-        ebb_saved_clear(&e->at[layer].lse);
-        e->at[layer].qk.tensor = -1;
+    for (int32_t m = e->micros - 1; m >= 0; m--) {
+        enter(e, m);
+        clear_micro(e);
     }
-    /* What is home before the run needs no move out, whatever the policy. */
-    if (d->rows >= 0)
-        e->at[0].slot[EBB_DECODER_X].host =
-            (struct ebb_matrix){.tensor = d->rows, .dtype = e->storage, .cols = e->c->width};
     return EBB_OK;
 }
 
@@ -877,7 +935,7 @@ enum ebb_status ebb_decoder_emit(const struct ebb_net *net, struct ebb_build *bu
                                             : emit_training(&e, other ? &second : NULL);
     ebb_stream_close(build->ctx, &second);
     ebb_stream_close(build->ctx, &e);
-    ebb_mem_free(build->ctx, second.at);
-    ebb_mem_free(build->ctx, e.at);
+    ebb_mem_free(build->ctx, second.all);
+    ebb_mem_free(build->ctx, e.all);
     return status;
 }

@@ -31,6 +31,7 @@ struct ebb_layer_state {
 /* A matrix that lives in host memory. */
 struct ebb_streamed {
     int32_t tensor; /* where it is on the device now; -1: nowhere */
+    int64_t rows;   /* of it that came or are coming */
     bool ready;     /* its adapters lie around it */
 };
 
@@ -48,8 +49,12 @@ struct ebb_emitter {
     bool train; /* TRAIN, of the model that is trained */
     bool base;  /* without its adapter */
     int64_t tiles;
+    int32_t micros;             /* that TRAIN takes: layer by layer across them; else 1 */
+    int32_t micro;              /* whose part is being written: the next two are its */
     struct ebb_layer_state *at; /* [layers + 1]; the last has only x: the input of the final norm */
     struct ebb_matrix dx;       /* gradient of the residual stream, in place down the layers */
+    struct ebb_layer_state *all;                                 /* [micros][layers + 1] */
+    struct ebb_matrix dxs[EBB_MICROS_MOST], xs[EBB_MICROS_MOST]; /* of the micro-batches */
     int64_t target;             /* the layer whose backward pass is being written; -1: none yet */
     int64_t mlp_of;             /* the last layer whose backward pass came to its MLP */
     bool streams_weights;       /* some matrices live in host memory */
@@ -67,8 +72,8 @@ enum ebb_status ebb_emit_tile(struct ebb_emitter *e, int64_t cols, const char *n
                               struct ebb_matrix *m);
 /* A persistent vector of n in the storage type; absent for tensor -1. */
 struct ebb_view ebb_emit_vector(const struct ebb_emitter *e, int32_t tensor, int64_t n);
-/* An int32 input [1, n]; the documents' starts. */
-struct ebb_view ebb_emit_input(int32_t tensor, int64_t n);
+/* The micro-batch's int32 input [1, n]; the documents' starts. */
+struct ebb_view ebb_emit_input(const struct ebb_emitter *e, int32_t tensor, int64_t n);
 struct ebb_view ebb_emit_docs(const struct ebb_emitter *e);
 enum ebb_status ebb_emit_norm(struct ebb_emitter *e, const struct ebb_decoder_vector *norm,
                               struct ebb_view x, struct ebb_view y);
@@ -88,16 +93,17 @@ enum ebb_status ebb_stream_open(struct ebb_emitter *e);
 /* Accepts one that was never opened. */
 void ebb_stream_close(struct ebb_ctx *ctx, struct ebb_emitter *e);
 /* Sees that matrices are on the device, with their adapters, and starts those needed next. Before
- * the first entry that reads them; nothing where they always are. */
+ * the first entry of a micro-batch that reads them; nothing where they always are. */
 enum ebb_status ebb_weights_need(struct ebb_emitter *e, int64_t layer, enum ebb_weights which);
-/* What came in for a layer is of no more use. */
+/* What came in for a layer is of no more use, once the last micro-batch says so. */
 void ebb_weights_forget(struct ebb_emitter *e, int64_t layer);
 /* The tensor that has a linear's matrix now, [rows + tail, in + tail]. */
 int32_t ebb_linear_w(const struct ebb_emitter *e, const struct ebb_decoder_linear *linear);
 /* The fp32 gradient of a parameter; -1: absent. */
 struct ebb_view ebb_emit_grad(const struct ebb_emitter *e, int32_t param);
-/* Before the first and behind the last entry of a row that adds to a matrix's gradient; nothing for
- * those on the device and for -1. It may begin again later. */
+/* Before the first and behind the last entry of a row that adds to a matrix's gradient, for each
+ * micro-batch: it leaves when the last one's are done. Nothing for those on the device and for -1.
+ * It may begin again later. */
 enum ebb_status ebb_grad_begin(struct ebb_emitter *e, int32_t param);
 enum ebb_status ebb_grad_end(struct ebb_emitter *e, int32_t param);
 

@@ -13,6 +13,7 @@ static enum ebb_status new_chunk(struct ebb_emitter *e, const struct ebb_head *h
 {
     m->dtype = dtype;
     m->cols = cols;
+    m->offset = 0;
     m->tile = true;
     return ebb_program_tensor(e->b->program, EBB_SPACE_DEVICE,
                               head->chunk * cols * ebb_dtype_bytes(dtype), &m->tensor, "head.%s",
@@ -62,7 +63,7 @@ static struct ebb_view gradient_view(const struct ebb_emitter *e, const struct e
 
 static struct ebb_view label_rows_view(const struct ebb_emitter *e)
 {
-    return ebb_emit_input(e->d->net.inputs.label_rows, e->b->capacity.tokens);
+    return ebb_emit_input(e, e->d->net.inputs.label_rows, e->b->capacity.tokens);
 }
 
 static struct ebb_view head_weight(const struct ebb_emitter *e)
@@ -117,7 +118,7 @@ static struct ebb_view sums_view(const struct ebb_emitter *e)
 
 static struct ebb_view targets_view(const struct ebb_emitter *e)
 {
-    return ebb_emit_input(e->d->net.inputs.targets, e->b->capacity.tokens);
+    return ebb_emit_input(e, e->d->net.inputs.targets, e->b->capacity.tokens);
 }
 
 /* Chunk i of labels' likeliest tokens, which exist for all labels. */
@@ -302,7 +303,7 @@ static enum ebb_status sequence_loss(struct ebb_emitter *e, struct ebb_view logp
                                        .label_rows = label_rows_view(e),
                                        .doc_starts = ebb_emit_docs(e),
                                        .kinds = in->kinds < 0 ? ebb_view_none()
-                                                              : ebb_emit_input(in->kinds, docs),
+                                                              : ebb_emit_input(e, in->kinds, docs),
                                        .coefficient = coefficient,
                                        .sums = sums_view(e),
                                        .keys = e->d->options.objective.preference};

@@ -5,6 +5,11 @@
  * reader, so buffers need no bookkeeping: layout lets the next one have the room. What comes next
  * is known from where the program is, and is started ahead, so that the copy runs beside the work.
  * A wrong guess costs time and nothing else: whoever needs a matrix looks whether it is there.
+ *
+ * Where a run takes several micro-batches, what comes in for one is there for all of them: a
+ * layer's matrices stay until the last has used them, a gradient until the last has added to it.
+ * What the next layer needs comes in by shares beside them, so that what they themselves wait for
+ * on the way in is never behind a whole layer.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "model/decoder_emit_int.h"
 #include "op/rows.h"
@@ -116,22 +121,37 @@ static bool is_away(const struct ebb_emitter *e, const struct ebb_decoder_linear
     return ebb_policies_away(e->b->policies, linear->unit);
 }
 
-/* Starts the move of a matrix: whole rows, the room for its tail columns among them. */
-static enum ebb_status bring(struct ebb_emitter *e, const struct ebb_decoder_linear *linear)
+/* Room for a matrix that comes in. */
+static enum ebb_status make_room(struct ebb_emitter *e, const struct ebb_decoder_linear *linear)
 {
     struct ebb_streamed *in = &e->in[linear->index];
     const int64_t stride = linear->in + linear->tail, below = ebb_linear_tail(e, linear);
-    if (!is_away(e, linear) || in->tensor >= 0) return EBB_OK;
     /* Nothing lies behind the last row of A. */
     int64_t elements = (linear->rows + below) * stride - (below > 0 ? linear->tail : 0);
     EBB_TRY(ebb_program_tensor(e->b->program, EBB_SPACE_DEVICE,
                                elements * ebb_dtype_bytes(e->storage), &in->tensor, "%s in",
                                ebb_program_tensor_at(e->b->program, linear->w)->name));
+    in->rows = 0;
     in->ready = false;
+    return EBB_OK;
+}
+
+/* Starts the move of a matrix's first `rows`, as far as that was not done: whole rows, the room for
+ * its tail columns among them. */
+static enum ebb_status bring(struct ebb_emitter *e, const struct ebb_decoder_linear *linear,
+                             int64_t rows)
+{
+    struct ebb_streamed *in = &e->in[linear->index];
+    const int64_t stride = linear->in + linear->tail;
+    if (!is_away(e, linear)) return EBB_OK;
+    if (in->tensor < 0) EBB_TRY(make_room(e, linear));
+    const int64_t from = in->rows;
+    if (rows <= from) return EBB_OK;
+    in->rows = rows;
     return ebb_build_copy(e->b, EBB_ENTRY_IN,
-                          ebb_tensor_view(in->tensor, e->storage, 0, linear->rows, 0, stride,
+                          ebb_tensor_view(in->tensor, e->storage, from, rows - from, 0, stride,
                                           stride),
-                          ebb_tensor_view(linear->w, e->storage, 0, linear->rows, 0, stride,
+                          ebb_tensor_view(linear->w, e->storage, from, rows - from, 0, stride,
                                           stride));
 }
 
@@ -156,13 +176,15 @@ static enum ebb_status fill_tails(struct ebb_emitter *e, const struct ebb_decode
                 ebb_tensor_view(in->tensor, e->storage, linear->rows, tail, 0, linear->in, stride));
 }
 
-static enum ebb_status bring_all(struct ebb_emitter *e, const struct position *at, bool *any)
+/* `share` of as many parts as there are micro-batches. */
+static enum ebb_status bring_all(struct ebb_emitter *e, const struct position *at, int32_t share,
+                                 bool *any)
 {
     const struct ebb_decoder_linear *linears[EBB_DECODER_LINEARS];
     int count = linears_of(e, at->layer, at->which, linears);
     for (int i = 0; i < count; i++) {
         *any = *any || is_away(e, linears[i]);
-        EBB_TRY(bring(e, linears[i]));
+        EBB_TRY(bring(e, linears[i], linears[i]->rows * share / e->micros));
     }
     return EBB_OK;
 }
@@ -178,26 +200,48 @@ static struct position position_of(struct ebb_emitter *e, int64_t layer, enum eb
     return at;
 }
 
-enum ebb_status ebb_weights_need(struct ebb_emitter *e, int64_t layer, enum ebb_weights which)
+/* What of a position ahead is to be on its way: all that this micro-batch needs before the next
+ * one's turn, and of what is for later the next share. */
+static int32_t share_of(const struct ebb_emitter *e, const struct position *at, int64_t layer)
+{
+    bool now =
+        e->target >= 0 ? at->target == e->target : at->pass == PASS_FORWARD && at->layer == layer;
+    return now || e->micro + 2 > e->micros ? e->micros : e->micro + 2;
+}
+
+static enum ebb_status need(struct ebb_emitter *e, int64_t layer, enum ebb_weights which)
 {
     const struct ebb_decoder_linear *linears[EBB_DECODER_LINEARS];
     bool any = false;
-    if (!e->streams_weights) return EBB_OK;
     struct position at = position_of(e, layer, which);
-    EBB_TRY(bring_all(e, &at, &any));
+    EBB_TRY(bring_all(e, &at, e->micros, &any));
     int count = linears_of(e, layer, which, linears);
     for (int i = 0; i < count; i++) EBB_TRY(fill_tails(e, linears[i]));
     for (int ahead = 0; ahead < e->b->weights_ahead && next_position(e, &at);) {
         any = false;
-        EBB_TRY(bring_all(e, &at, &any));
+        EBB_TRY(bring_all(e, &at, share_of(e, &at, layer), &any));
         ahead += any;
     }
     return EBB_OK;
 }
 
+enum ebb_status ebb_weights_need(struct ebb_emitter *e, int64_t layer, enum ebb_weights which)
+{
+    if (!e->streams_weights) return EBB_OK;
+    int32_t micro = ebb_build_set_micro(e->b, EBB_MICRO_ALL);
+    EBB_TRY(need(e, layer, which));
+    ebb_build_set_micro(e->b, micro);
+    return EBB_OK;
+}
+
+static bool is_last(const struct ebb_emitter *e)
+{
+    return e->micro + 1 == e->micros;
+}
+
 void ebb_weights_forget(struct ebb_emitter *e, int64_t layer)
 {
-    for (int i = 0; i < EBB_DECODER_LINEARS; i++)
+    for (int i = 0; is_last(e) && i < EBB_DECODER_LINEARS; i++)
         e->in[layer * EBB_DECODER_LINEARS + i].tensor = -1;
 }
 
@@ -235,10 +279,9 @@ static enum ebb_status move_grad(struct ebb_emitter *e, int32_t param, enum ebb_
                           grad_view(e, param, e->d->net.params[param].grad));
 }
 
-/* What is at home is older than the step until the first micro-batch has written it. */
-enum ebb_status ebb_grad_begin(struct ebb_emitter *e, int32_t param)
+/* What is at home is older than the step until its first run has written it. */
+static enum ebb_status begin_grad(struct ebb_emitter *e, int32_t param)
 {
-    if (!is_grad_away(e, param) || e->grads[param].tensor >= 0) return EBB_OK;
     struct ebb_away_grad *grad = &e->grads[param];
     const struct ebb_param *p = &e->d->net.params[param];
     EBB_TRY(ebb_program_tensor(e->b->program, EBB_SPACE_DEVICE, p->w.rows * p->w.cols * 4,
@@ -253,10 +296,21 @@ enum ebb_status ebb_grad_begin(struct ebb_emitter *e, int32_t param)
     return EBB_OK;
 }
 
+enum ebb_status ebb_grad_begin(struct ebb_emitter *e, int32_t param)
+{
+    if (!is_grad_away(e, param) || e->grads[param].tensor >= 0) return EBB_OK;
+    int32_t micro = ebb_build_set_micro(e->b, EBB_MICRO_ALL);
+    EBB_TRY(begin_grad(e, param));
+    ebb_build_set_micro(e->b, micro);
+    return EBB_OK;
+}
+
 enum ebb_status ebb_grad_end(struct ebb_emitter *e, int32_t param)
 {
-    if (!is_grad_away(e, param) || e->grads[param].tensor < 0) return EBB_OK;
+    if (!is_grad_away(e, param) || e->grads[param].tensor < 0 || !is_last(e)) return EBB_OK;
+    int32_t micro = ebb_build_set_micro(e->b, EBB_MICRO_ALL);
     EBB_TRY(move_grad(e, param, EBB_ENTRY_OUT));
+    ebb_build_set_micro(e->b, micro);
     e->grads[param].tensor = -1;
     e->grads[param].written = true;
     return EBB_OK;

@@ -3,6 +3,20 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "plan/build.h"
 
+#include <stdio.h>
+
+int32_t ebb_build_set_micro(struct ebb_build *build, int32_t micro)
+{
+    EBB_ASSERT(micro < build->micros);
+    build->micro = micro;
+    return ebb_program_set_micro(build->program, micro);
+}
+
+int64_t ebb_build_input_offset(const struct ebb_build *build, int64_t bytes)
+{
+    return build->micro > 0 ? build->micro * ebb_net_input_stride(bytes) : 0;
+}
+
 static int64_t tile_rows(const struct ebb_build *build)
 {
     int64_t tile = build->numerics->tile_tokens, tokens = build->capacity.tokens;
@@ -15,6 +29,21 @@ int64_t ebb_build_tiles(const struct ebb_build *build)
     return (build->capacity.tokens + rows - 1) / rows;
 }
 
+enum { NAME_TEXT = 64 };
+
+/* "layer3.qkv", of a later micro-batch "layer3.qkv of 2". */
+static const char *name_of(const struct ebb_build *build, int64_t layer, const char *name,
+                           char text[NAME_TEXT])
+{
+    char of[16] = "";
+    if (build->micro > 0) snprintf(of, sizeof of, " of %d", (int)build->micro);
+    if (layer < 0)
+        snprintf(text, NAME_TEXT, "%s%s", name, of);
+    else
+        snprintf(text, NAME_TEXT, "layer%d.%s%s", (int)layer, name, of);
+    return text;
+}
+
 enum ebb_status ebb_build_matrix_apart(struct ebb_build *build, int64_t cols, int64_t stride,
                                        enum ebb_dtype dtype, bool tile, const char *name,
                                        int64_t layer, struct ebb_matrix *matrix)
@@ -23,13 +52,12 @@ enum ebb_status ebb_build_matrix_apart(struct ebb_build *build, int64_t cols, in
     int64_t bytes = ((rows - 1) * stride + cols) * ebb_dtype_bytes(dtype);
     matrix->dtype = dtype;
     matrix->cols = stride;
+    matrix->offset = 0;
     matrix->tile = tile;
     matrix->every = 1;
-    if (layer < 0)
-        return ebb_program_tensor(build->program, EBB_SPACE_DEVICE, bytes, &matrix->tensor, "%s",
-                                  name);
-    return ebb_program_tensor(build->program, EBB_SPACE_DEVICE, bytes, &matrix->tensor,
-                              "layer%d.%s", (int)layer, name);
+    char text[NAME_TEXT];
+    return ebb_program_tensor(build->program, EBB_SPACE_DEVICE, bytes, &matrix->tensor, "%s",
+                              name_of(build, layer, name, text));
 }
 
 enum ebb_status ebb_build_matrix(struct ebb_build *build, int64_t cols, enum ebb_dtype dtype,
@@ -60,6 +88,7 @@ static struct ebb_view token_view(const struct ebb_matrix *matrix, int64_t row0,
     EBB_ASSERT(matrix->tensor >= 0 && col0 + cols <= matrix->cols);
     struct ebb_view view =
         ebb_tensor_view(matrix->tensor, matrix->dtype, at, rows, col0, cols, matrix->cols);
+    view.offset += matrix->offset;
     view.extent = EBB_EXTENT_TOKENS;
     view.row0 = row0;
     return view;
@@ -154,12 +183,14 @@ static enum ebb_status make_home(struct ebb_build *build, struct ebb_saved *save
                                  const struct ebb_matrix *from, const char *name, int64_t layer)
 {
     saved->host = *from;
+    saved->host.offset = 0;
     saved->host.tile = false;
     saved->host.every = saved->every;
     int64_t rows = saved->every > 1 ? rows_of_every(build, saved->every) : build->capacity.tokens;
     int64_t bytes = rows * from->cols * ebb_dtype_bytes(from->dtype);
+    char text[NAME_TEXT];
     EBB_TRY(ebb_program_tensor(build->program, EBB_SPACE_HOST, bytes, &saved->host.tensor,
-                               "layer%d.%s home", (int)layer, name));
+                               "%.40s home", name_of(build, layer, name, text)));
     return ebb_program_object(build->program, saved->host.tensor, &saved->object);
 }
 

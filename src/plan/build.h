@@ -50,7 +50,9 @@ struct ebb_build {
     struct ebb_program *program;
     struct ebb_matmul_lib *matmul;
     const struct ebb_numerics *numerics;
-    struct ebb_capacity capacity;
+    struct ebb_capacity capacity; /* of a micro-batch */
+    int32_t micros;               /* micro-batches that a run takes */
+    int32_t micro;                /* whose part is being written; or EBB_MICRO_ALL */
     const struct ebb_policies *policies;
     bool streams; /* moves run on queues of their own; else on COMPUTE */
     enum ebb_prefetch prefetch;
@@ -67,10 +69,20 @@ struct ebb_build {
 struct ebb_matrix {
     int32_t tensor;
     enum ebb_dtype dtype;
-    int64_t cols;  /* row stride in elements */
-    bool tile;     /* holds one tile, the same place for each */
-    int64_t every; /* above 1: holds every so many-th tile, from the first on, and no other */
+    int64_t cols;   /* row stride in elements */
+    int64_t offset; /* bytes from the tensor's start */
+    bool tile;      /* holds one tile, the same place for each */
+    int64_t every;  /* above 1: holds every so many-th tile, from the first on, and no other */
 };
+
+/* ---- micro-batches ---- */
+
+/* What is appended from here on is micro-batch `micro`'s, or EBB_MICRO_ALL; returns whose it was.
+ * New tensors of micro-batches behind the first have the number in their name. */
+int32_t ebb_build_set_micro(struct ebb_build *build, int32_t micro);
+/* Where the part of the current micro-batch begins in a persistent tensor of inputs that has
+ * `bytes` for each (plan/net.h). */
+int64_t ebb_build_input_offset(const struct ebb_build *build, int64_t bytes);
 
 /* A new transient matrix; `tile`: numerics.tile_tokens rows (or fewer, if the capacity is), else
  * one row a token. */

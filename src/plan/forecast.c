@@ -10,7 +10,8 @@ struct forecaster {
     struct ebb_ctx *ctx;
     const struct ebb_rates *rates;
     const struct ebb_numerics *numerics;
-    struct ebb_op_env env;
+    struct ebb_op_env envs[EBB_MICROS_MOST]; /* all alike */
+    int32_t count;                           /* micro-batches of the run */
     double *ends; /* [room] when each entry has ended */
     int32_t room;
     double times; /* how often the program runs in a step */
@@ -49,7 +50,7 @@ static double host_bytes(const struct forecaster *f, const struct ebb_program *p
         if (entry->kind != EBB_ENTRY_IN) continue;
         const struct ebb_move *move = (const struct ebb_move *)ebb_program_args(program, entry);
         if (move->object < 0 && move->host.extent == EBB_EXTENT_TOKENS)
-            bytes += ebb_entry_work(program, entry, &f->env).bytes;
+            bytes += ebb_entry_work(program, entry, f->envs, f->count).bytes;
     }
     return bytes;
 }
@@ -96,7 +97,7 @@ static double move_seconds(struct forecaster *f, const struct ebb_program *progr
 static double entry_seconds(struct forecaster *f, const struct ebb_program *program,
                             const struct ebb_entry *entry, const struct ebb_op_work *work)
 {
-    if (!ebb_entry_runs(entry, f->env.step)) return 0;
+    if (!ebb_entry_runs(entry, f->count, f->envs[0].step->first != 0)) return 0;
     if (entry->kind != EBB_ENTRY_OP)
         return work->bytes > 0 ? move_seconds(f, program, entry, work) : 0;
     return cost_of(f, ebb_entry_cost_class(program, entry, f->numerics), work);
@@ -113,7 +114,7 @@ static enum ebb_status run_program(struct forecaster *f, const struct ebb_progra
     add_seconds(f, EBB_PART_HOST, cost_of(f, EBB_COST_HOST, optimizer ? &none : &rows));
     for (int32_t e = 0; e < ebb_program_entries(program); e++) {
         const struct ebb_entry *entry = ebb_program_entry_at(program, e);
-        const struct ebb_op_work work = ebb_entry_work(program, entry, &f->env);
+        const struct ebb_op_work work = ebb_entry_work(program, entry, f->envs, f->count);
         double seconds = entry_seconds(f, program, entry, &work), *queue = &queues[entry->queue];
         bool beside = entry->queue != EBB_QUEUE_COMPUTE;
         double ready = ready_at(f, program, entry), begin = *queue;
@@ -152,13 +153,40 @@ static void set_step(const struct ebb_capacity *capacity, const struct ebb_forec
     }
 }
 
-/* Then the first micro-batch of a step takes less than the others. */
+/* Then the first run of a step takes less than the others. */
 static bool keeps_gradients_away(const struct ebb_plan *plan)
 {
     for (int32_t i = 0; i < plan->policies.units; i++)
         if (plan->policies.away[i] && plan->request.net->units[i] == EBB_UNIT_OPTIMIZER)
             return true;
     return false;
+}
+
+/* TRAIN `times` times, each with `count` micro-batches. */
+static enum ebb_status run_train(struct forecaster *f, const struct ebb_plan *plan, int64_t times,
+                                 int64_t count)
+{
+    const struct ebb_program *program = plan->programs[EBB_PROGRAM_TRAIN];
+    if (!program || times < 1) return EBB_OK;
+    f->times = (double)times;
+    f->count = (int32_t)count;
+    return run_program(f, program, false);
+}
+
+/* The runs of a step: those that are full, and one of what is left. */
+static enum ebb_status run_step(struct forecaster *f, const struct ebb_plan *plan, int64_t micros,
+                                struct ebb_step *step)
+{
+    const int64_t most = plan->programs[EBB_PROGRAM_TRAIN]
+                             ? ebb_program_micros(plan->programs[EBB_PROGRAM_TRAIN])
+                             : 1;
+    int64_t full = micros / most, left = micros % most, firsts = full;
+    if (keeps_gradients_away(plan) && firsts > 1) firsts = 1;
+    step->first = 1;
+    EBB_TRY(run_train(f, plan, firsts, most));
+    step->first = full == 0;
+    EBB_TRY(run_train(f, plan, full - firsts, most));
+    return left > 0 ? run_train(f, plan, 1, left) : EBB_OK;
 }
 
 enum ebb_status ebb_forecast_step(struct ebb_ctx *ctx, const struct ebb_plan *plan,
@@ -170,24 +198,16 @@ enum ebb_status ebb_forecast_step(struct ebb_ctx *ctx, const struct ebb_plan *pl
     struct forecaster f = {.ctx = ctx,
                            .rates = rates,
                            .numerics = &plan->request.numerics,
-                           .times = (double)load->micro_batches,
                            .out = forecast};
     enum ebb_status status = EBB_OK;
     set_step(&plan->request.capacity, load, &step);
     memset(forecast, 0, sizeof *forecast);
     forecast->known = true;
-    f.env.ctx = ctx;
-    f.env.step = &step;
-    f.env.doc_starts = load->doc_starts;
-    step.first = 1;
-    if (keeps_gradients_away(plan)) f.times = 1;
-    if (plan->programs[EBB_PROGRAM_TRAIN])
-        status = run_program(&f, plan->programs[EBB_PROGRAM_TRAIN], false);
+    for (int i = 0; i < EBB_MICROS_MOST; i++)
+        f.envs[i] = (struct ebb_op_env){.ctx = ctx, .step = &step, .doc_starts = load->doc_starts};
+    status = run_step(&f, plan, load->micro_batches, &step);
     step.first = 0;
-    f.times = (double)load->micro_batches - f.times;
-    if (status == EBB_OK && f.times > 0 && plan->programs[EBB_PROGRAM_TRAIN])
-        status = run_program(&f, plan->programs[EBB_PROGRAM_TRAIN], false);
-    f.times = 1;
+    f.times = f.count = 1;
     if (status == EBB_OK && plan->programs[EBB_PROGRAM_UPDATE])
         status = run_program(&f, plan->programs[EBB_PROGRAM_UPDATE], true);
     ebb_mem_free(ctx, f.ends);

@@ -35,7 +35,7 @@ const char *ebb_kind_name(enum ebb_kind kind);
 
 /* X(NAME, text) */
 #define EBB_PROGRAM_LIST(X)                                                                        \
-    X(TRAIN, "train")   /* forward, loss and backward of a micro-batch; gradients are added to */  \
+    X(TRAIN, "train")   /* forward, loss and backward of micro-batches; gradients are added to */  \
     X(EVAL, "evaluate") /* forward and loss */                                                     \
     X(DECODE, "decode") /* some tokens of one sequence behind those cached; last logits */         \
     X(UPDATE, "update") /* norm, clip factor, and the sweep over all trained parameters */
@@ -100,6 +100,12 @@ struct ebb_net_inputs {
     int32_t kinds; /* [capacity docs] int32: EBB_KTO_...; or -1 */
 };
 
+/* From one micro-batch's part of such a tensor to the next one's. */
+static inline int64_t ebb_net_input_stride(int64_t bytes)
+{
+    return (bytes + EBB_ALIGN_BYTES - 1) / EBB_ALIGN_BYTES * EBB_ALIGN_BYTES;
+}
+
 struct ebb_build;
 
 struct ebb_net {
@@ -111,12 +117,18 @@ struct ebb_net {
     int32_t *unit_of;           /* [tensor_count] -1: always where the tensor says */
     uint8_t *stands_in;         /* [tensor_count] 1: it exists, on the device, only while its unit
                                    is away */
+    uint8_t *per_micro; /* [tensor_count] 1: an input of which each micro-batch that a run of
+                           TRAIN takes has its own, ebb_net_input_stride apart; `bytes` are
+                           one's */
     int32_t tensor_count;
     uint8_t *units; /* [unit_count] enum ebb_unit, in the order in which forward uses them */
     int32_t unit_count;
     struct ebb_param *params; /* [param_count] */
     int32_t param_count;
     struct ebb_net_inputs inputs;
+    /* Micro-batches that a run of TRAIN can take, layer by layer across them, with the bits of one
+     * run after the other: at least 1, at most EBB_MICROS_MOST. */
+    int32_t micros_most;
     /* Appends the entries of one program. UPDATE is the plan's own and never asked for. Policies
      * are TRAIN's alone: the others save nothing for later. */
     enum ebb_status (*emit)(const struct ebb_net *net, struct ebb_build *build,

@@ -18,13 +18,16 @@ static bool is_state_away(const struct ebb_net *net, const struct ebb_tensor *te
 /* Lays the net's tensors out in each space, one after the other; `start`: where its transient
  * region begins. Optimizer state comes first in host memory: where not all of that is pinned it is
  * its start that is not. */
-static void lay_persistent(const struct ebb_net *net, const struct ebb_policies *policies,
-                           struct ebb_tensor *tensors, int64_t start[EBB_SPACE_COUNT])
+static void lay_persistent(const struct ebb_plan *plan, int64_t start[EBB_SPACE_COUNT])
 {
+    const struct ebb_net *net = plan->request.net;
+    struct ebb_tensor *tensors = plan->persistent;
     memset(start, 0, EBB_SPACE_COUNT * sizeof *start);
     for (int32_t i = 0; i < net->tensor_count; i++) {
-        bool away = ebb_policies_away(policies, net->unit_of[i]);
+        bool away = ebb_policies_away(&plan->policies, net->unit_of[i]);
         tensors[i] = net->tensors[i];
+        if (net->per_micro[i])
+            tensors[i].bytes += (plan->micros - 1) * ebb_net_input_stride(tensors[i].bytes);
         if (net->stands_in[i])
             tensors[i].bytes = away ? tensors[i].bytes : 0;
         else if (away)
@@ -63,6 +66,7 @@ static enum ebb_status write_program(struct ebb_ctx *ctx, const struct ebb_plan 
     build.matmul = request->matmul;
     build.numerics = &request->numerics;
     build.capacity = program_capacity(request, kind);
+    build.micros = kind == EBB_PROGRAM_TRAIN ? plan->micros : 1;
     build.policies = &plan->policies;
     build.streams = request->streams;
     build.prefetch = prefetch;
@@ -181,7 +185,7 @@ static enum ebb_status make_others(struct ebb_ctx *ctx, struct ebb_plan *plan)
 {
     const struct ebb_plan_request *request = &plan->request;
     int64_t start[EBB_SPACE_COUNT], saved_bytes;
-    lay_persistent(request->net, &plan->policies, plan->persistent, start);
+    lay_persistent(plan, start);
     for (int i = 0; i < EBB_PROGRAM_COUNT; i++)
         if (request->programs[i] && i != EBB_PROGRAM_TRAIN)
             EBB_TRY(make_program(ctx, plan, (enum ebb_program_kind)i, start, EBB_PREFETCH_NONE,
@@ -194,7 +198,7 @@ enum ebb_status ebb_plan_write(struct ebb_ctx *ctx, struct ebb_plan *plan,
 {
     const struct ebb_plan_request *request = &plan->request;
     int64_t start[EBB_SPACE_COUNT], saved_bytes = 0;
-    lay_persistent(request->net, &plan->policies, plan->persistent, start);
+    lay_persistent(plan, start);
     ebb_program_free(plan->programs[EBB_PROGRAM_TRAIN]);
     plan->programs[EBB_PROGRAM_TRAIN] = NULL;
     plan->prefetch = prefetch;
@@ -210,6 +214,12 @@ enum ebb_status ebb_plan_write(struct ebb_ctx *ctx, struct ebb_plan *plan,
     count_pageable(plan);
     ebb_plan_set_overhead(plan, request->overhead_bytes);
     return EBB_OK;
+}
+
+int64_t ebb_plan_runs(const struct ebb_plan *plan)
+{
+    int64_t micros = plan->request.accumulation > 0 ? plan->request.accumulation : 1;
+    return (micros + plan->micros - 1) / plan->micros;
 }
 
 bool ebb_plan_moves_in(const struct ebb_plan *plan)
@@ -289,13 +299,14 @@ static enum ebb_status make_programs(struct ebb_ctx *ctx, struct ebb_plan *plan)
 }
 
 enum ebb_status ebb_plan_make(struct ebb_ctx *ctx, const struct ebb_plan_request *request,
-                              const uint8_t *away, struct ebb_plan **plan_out)
+                              const uint8_t *away, int32_t micros, struct ebb_plan **plan_out)
 {
     struct ebb_plan *plan = (struct ebb_plan *)ebb_mem_alloc(ctx, sizeof *plan);
     enum ebb_status status = EBB_NO_MEMORY;
     *plan_out = NULL;
     if (!plan) return EBB_NO_MEMORY;
     plan->request = *request;
+    plan->micros = micros;
     plan->persistent = (struct ebb_tensor *)ebb_mem_alloc(ctx, (size_t)request->net->tensor_count *
                                                                    sizeof *plan->persistent);
     if (!plan->persistent) goto out;

@@ -30,6 +30,11 @@ struct ebb_plan_request {
     struct ebb_memory_keys memory;
     struct ebb_optimizer_keys optimizer;
     bool programs[EBB_PROGRAM_COUNT]; /* which ones are wanted */
+    int64_t accumulation;             /* micro-batches of a step; 0 means 1 */
+    /* Their order: true, layer by layer across as many as a run can take (breadth-first); false,
+     * one after the other (depth-first); auto: the latter, but where what lives in host memory
+     * would come and go for each, and the other order takes less time by forecast. */
+    enum ebb_auto breadth_first;
     bool streams;                     /* activation_offloading_use_streams */
     int64_t device_budget;            /* bytes of the whole process; 0: none */
     int64_t overhead_bytes;           /* of it that no plan decides: a GPU's driver and libraries */
@@ -48,8 +53,11 @@ struct ebb_plan_request {
 struct ebb_plan {
     struct ebb_plan_request request; /* as asked */
     struct ebb_policies policies;    /* as chosen */
+    /* Micro-batches that a run of TRAIN takes. A step of more has several runs, the last of which
+     * may be given fewer. */
+    int32_t micros;
     const char *what;                /* the choice in words: a constant, or `words` */
-    char words[416];
+    char words[480];
     /* 0: with more memory the same or as fast a plan would come out. Else others might be faster;
      * where the ladder decided it is the ladder's step. */
     int rung;
@@ -66,7 +74,7 @@ struct ebb_plan {
                                            count as working set */
     int64_t host_kind_bytes[EBB_KIND_COUNT]; /* of host memory: sum == host_bytes; what moves out
                                                 and gaps of alignment are saved activations */
-    int64_t bytes_out, bytes_in;             /* moved by one train program at capacity */
+    int64_t bytes_out, bytes_in;             /* moved by a step's first run of TRAIN, at capacity */
     int64_t update_out, update_in;           /* by the update program: state that is away */
     bool fits;                               /* within both budgets */
     struct ebb_forecast forecast;            /* not known without rates */
@@ -88,6 +96,8 @@ int64_t ebb_plan_persistent_end(const struct ebb_plan *plan, enum ebb_space spac
  * its layers' backward pass: persistent tensors, and transient ones whose lifetimes span that
  * place. Computed from the program, at capacity; 0: there is no TRAIN program. */
 int64_t ebb_plan_resident_bytes(const struct ebb_plan *plan);
+/* Runs of TRAIN in a step. */
+int64_t ebb_plan_runs(const struct ebb_plan *plan);
 /* The overhead as it turned out: the plan stays as it is, `total_bytes` and `fits` follow. */
 void ebb_plan_set_overhead(struct ebb_plan *plan, int64_t overhead_bytes);
 

@@ -45,9 +45,10 @@ struct searcher {
 /* ---- the load ---- */
 
 /* A load at capacity in documents of the greatest length; `starts` are the caller's to free. */
-static enum ebb_status load_at_capacity(struct ebb_ctx *ctx, const struct ebb_capacity *capacity,
+static enum ebb_status load_at_capacity(struct ebb_ctx *ctx, const struct ebb_plan_request *request,
                                         struct ebb_forecast_load *load, int32_t **starts)
 {
+    const struct ebb_capacity *capacity = &request->capacity;
     int64_t length = capacity->doc_tokens > 0 ? capacity->doc_tokens : capacity->tokens;
     int64_t docs = (capacity->tokens + length - 1) / length;
     if (docs > capacity->docs) docs = capacity->docs;
@@ -55,7 +56,7 @@ static enum ebb_status load_at_capacity(struct ebb_ctx *ctx, const struct ebb_ca
     if (!*starts) return EBB_NO_MEMORY;
     for (int64_t d = 0; d <= docs; d++)
         (*starts)[d] = (int32_t)(d * length < capacity->tokens ? d * length : capacity->tokens);
-    load->micro_batches = 1;
+    load->micro_batches = request->accumulation > 0 ? request->accumulation : 1;
     load->docs = docs;
     load->doc_starts = *starts;
     load->labels = (*starts)[docs];
@@ -134,8 +135,8 @@ static void set_sizes(struct searcher *s)
     s->costs.tiles = (double)((live_tokens(s) + tile - 1) / tile);
     for (int slot = 0; slot < s->net->slot_count; slot++) {
         if (!s->net->slots[slot].tiled) s->costs.attention = slot;
-        s->costs.bytes[slot] =
-            (double)(request->capacity.tokens * s->net->slots[slot].bytes_per_token);
+        s->costs.bytes[slot] = (double)(s->plan->micros * request->capacity.tokens *
+                                        s->net->slots[slot].bytes_per_token);
         saved += s->costs.bytes[slot];
         s->costs.out[slot] = move_seconds(s, EBB_COST_COPY_OUT, slot);
         s->costs.in[slot] = move_seconds(s, EBB_COST_COPY_IN, slot);
@@ -677,7 +678,7 @@ enum ebb_status ebb_plan_search(struct ebb_ctx *ctx, struct ebb_plan *plan, bool
     s->prefetch = request->one_buffer ? EBB_PREFETCH_NONE : EBB_PREFETCH_EARLY;
     s->load = request->load ? request->load : &load;
     enum ebb_status status = EBB_OK;
-    if (!request->load) status = load_at_capacity(ctx, &request->capacity, &load, &starts);
+    if (!request->load) status = load_at_capacity(ctx, request, &load, &starts);
     if (status == EBB_OK) status = search(s);
     *found = status == EBB_OK && s->found;
     ebb_mem_free(ctx, starts);
@@ -691,7 +692,7 @@ enum ebb_status ebb_plan_forecast(struct ebb_ctx *ctx, struct ebb_plan *plan)
     struct ebb_forecast_load load;
     int32_t *starts = NULL;
     if (!request->rates || !request->programs[EBB_PROGRAM_TRAIN]) return EBB_OK;
-    if (!request->load) EBB_TRY(load_at_capacity(ctx, &request->capacity, &load, &starts));
+    if (!request->load) EBB_TRY(load_at_capacity(ctx, request, &load, &starts));
     enum ebb_status status =
         ebb_forecast_step(ctx, plan, request->rates, request->load ? request->load : &load,
                           &plan->forecast);

@@ -32,9 +32,10 @@ extern "C" {
 
 /* ---- plan.c ---- */
 
-/* The best plan with these units away, [net->unit_count]. The caller frees. */
+/* The best plan with these units away, [net->unit_count], whose runs take `micros` micro-batches.
+ * The caller frees. */
 enum ebb_status ebb_plan_make(struct ebb_ctx *ctx, const struct ebb_plan_request *request,
-                              const uint8_t *away, struct ebb_plan **plan);
+                              const uint8_t *away, int32_t micros, struct ebb_plan **plan);
 /* Writes and lays out TRAIN for the policies that the plan holds; sizes and `fits` follow. The
  * plan's other programs are there. */
 enum ebb_status ebb_plan_write(struct ebb_ctx *ctx, struct ebb_plan *plan,

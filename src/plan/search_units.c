@@ -6,6 +6,11 @@
  * sweep waits for. What is left to choose is how many. None goes where a plan fits without; else
  * few numbers are tried, each with a search of its own for policies: all, and some between, as a
  * step's time falls at first, while room is gained for more than it costs, and rises then.
+ *
+ * Then whose turn it is: with several micro-batches a step, what is away comes for each of them; or
+ * runs take several, layer by layer across them, and it comes once for all, which takes room for
+ * what each of them saves. That is tried where anything is away, with as many micro-batches as a
+ * run can take, then with half as many and so on, for as long as it brings anything.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <math.h>
 #include <stdio.h>
@@ -13,6 +18,9 @@
 
 #include "plan/search_int.h"
 
+/* Micro-batches of a run times layers, in a search: what a plan takes to write grows with them, and
+ * once a layer's matrices come as fast as they are needed more micro-batches gain little. */
+static const int64_t layers_at_most = 640;
 /* Less of a step's time than this is not worth a unit more. */
 static const double worth_a_unit = 1e-3;
 
@@ -85,8 +93,9 @@ struct chooser {
     struct ebb_ctx *ctx;
     const struct ebb_plan_request *request;
     struct order order;
+    int32_t micros; /* that a run takes, of what is tried now */
     struct ebb_plan *best;
-    int32_t best_count;
+    int32_t best_count; /* of open units that are away */
 };
 
 static bool is_better(const struct ebb_plan *a, const struct ebb_plan *b)
@@ -109,7 +118,7 @@ static enum ebb_status try_count(struct chooser *c, int32_t count, bool *better)
     for (int32_t i = 0; i < net->unit_count; i++)
         away[i] = key_of(keys, (enum ebb_unit)net->units[i]) == EBB_TRUE;
     for (int32_t i = 0; i < count; i++) away[c->order.unit[i]] = 1;
-    enum ebb_status status = ebb_plan_make(c->ctx, c->request, away, &plan);
+    enum ebb_status status = ebb_plan_make(c->ctx, c->request, away, c->micros, &plan);
     ebb_mem_free(c->ctx, away);
     if (status != EBB_OK) return status;
     *better = !c->best || is_better(plan, c->best);
@@ -186,6 +195,52 @@ static enum ebb_status choose(struct chooser *c)
     return close_in(c, 0, all);
 }
 
+/* ---- the order of micro-batches ---- */
+
+/* Micro-batches that the runs of a step take at most, as alike as can be. */
+static int32_t most_micros(const struct ebb_plan_request *request)
+{
+    const int64_t all = request->accumulation > 0 ? request->accumulation : 1;
+    const int64_t layers = request->net->layers > 0 ? request->net->layers : 1;
+    int64_t most = request->net->micros_most > 1 ? request->net->micros_most : 1;
+    if (request->breadth_first == EBB_AUTO && most > 1 && most * layers > layers_at_most)
+        most = layers_at_most / layers > 2 ? layers_at_most / layers : 2;
+    const int64_t runs = (all + most - 1) / most;
+    return (int32_t)((all + runs - 1) / runs);
+}
+
+static bool keeps_units_away(const struct ebb_plan *plan)
+{
+    for (int32_t i = 0; i < plan->policies.units; i++)
+        if (plan->policies.away[i]) return true;
+    return false;
+}
+
+/* With as many units away as without several micro-batches, and with all: how many matters less
+ * once they come for several. */
+static enum ebb_status try_micros(struct chooser *c, int32_t micros, bool *better)
+{
+    const int32_t all = c->order.count, had = c->best_count;
+    bool more = false;
+    c->micros = micros;
+    EBB_TRY(try_count(c, all, better));
+    if (had > 0 && had < all) EBB_TRY(try_count(c, had, &more));
+    *better = *better || more;
+    return EBB_OK;
+}
+
+static enum ebb_status choose_micros(struct chooser *c)
+{
+    const enum ebb_auto key = c->request->breadth_first;
+    bool better = true;
+    c->micros = key == EBB_TRUE ? most_micros(c->request) : 1;
+    EBB_TRY(choose(c));
+    if (key != EBB_AUTO || !keeps_units_away(c->best) || !c->best->forecast.known) return EBB_OK;
+    for (int32_t micros = most_micros(c->request); better && micros > 1; micros = (micros + 1) / 2)
+        EBB_TRY(try_micros(c, micros, &better));
+    return EBB_OK;
+}
+
 /* ---- in words ---- */
 
 int32_t ebb_plan_away(const struct ebb_plan *plan, enum ebb_unit kind, int32_t *all)
@@ -217,13 +272,25 @@ static void add_words(struct ebb_plan *plan, enum ebb_unit kind, const char *wha
     plan->rung = plan->rung > 0 ? plan->rung : 1;
 }
 
+static void add_order(struct ebb_plan *plan)
+{
+    char words[sizeof plan->words];
+    if (plan->micros < 2) return;
+    snprintf(words, sizeof words, "%s", plan->what);
+    int used = (int)strlen(words);
+    snprintf(words + used, sizeof words - (size_t)used, "; layer by layer across %d micro-batches",
+             (int)plan->micros);
+    snprintf(plan->words, sizeof plan->words, "%s", words);
+    plan->what = plan->words;
+}
+
 static enum ebb_status create(struct ebb_ctx *ctx, const struct ebb_plan_request *request,
                               struct ebb_plan **plan)
 {
     struct chooser c = {.ctx = ctx, .request = request};
     *plan = NULL;
     enum ebb_status status = list_units(ctx, request, &c.order);
-    if (status == EBB_OK) status = choose(&c);
+    if (status == EBB_OK) status = choose_micros(&c);
     ebb_mem_free(ctx, c.order.unit);
     if (status != EBB_OK) {
         ebb_plan_free(ctx, c.best);
@@ -231,6 +298,7 @@ static enum ebb_status create(struct ebb_ctx *ctx, const struct ebb_plan_request
     }
     add_words(c.best, EBB_UNIT_PARAMS, "frozen matrices");
     add_words(c.best, EBB_UNIT_OPTIMIZER, "gradients and optimizer state");
+    add_order(c.best);
     *plan = c.best;
     return EBB_OK;
 }

@@ -35,6 +35,7 @@ struct launch {
     int64_t device_end;  /* end of the highest device byte that it can touch */
     int32_t next_part;   /* out: the entry with the next part of the same generation; -1: none */
     uint8_t queue;
+    uint8_t micro; /* whose values it has */
     bool stashed; /* moved by the stash; else a plain copy */
 };
 
@@ -46,7 +47,8 @@ struct take {
 };
 
 struct slot {
-    struct ebb_step step;
+    struct ebb_step steps[EBB_MICROS_MOST];
+    int32_t count;
     atomic_int untaken; /* queues that have yet to take the values */
 };
 
@@ -55,6 +57,7 @@ struct ebb_executor {
     struct ebb_device *device;
     struct ebb_op_libs libs;
     const int32_t *doc_starts; /* NULL: none */
+    int64_t doc_starts_stride;
     const struct ebb_program *program;
     struct ebb_stash *stash;
     void **base;                    /* [tensors] */
@@ -65,7 +68,8 @@ struct ebb_executor {
     bool computes[EBB_QUEUE_COUNT]; /* ops among them */
     struct slot slots[SLOTS];
     struct take takes[SLOTS][EBB_QUEUE_COUNT];
-    struct ebb_step now[EBB_QUEUE_COUNT]; /* written and read by that queue's commands only */
+    /* Written and read by that queue's commands only. */
+    struct ebb_step now[EBB_QUEUE_COUNT][EBB_MICROS_MOST];
     int next_slot;
     int64_t peak;
     int first_mark; /* -1: not profiled */
@@ -237,7 +241,7 @@ int32_t ebb_program_run_length(const struct ebb_program *program, int32_t entry,
     for (; length < room; length++) {
         const struct ebb_entry *next = ebb_program_entry_at(program, entry + length);
         if (next->kind != EBB_ENTRY_OP || next->op != first->op || next->queue != first->queue ||
-            next->when != EBB_RUNS_ALWAYS || next->wait_count > 0 ||
+            next->micro != first->micro || next->when != EBB_RUNS_ALWAYS || next->wait_count > 0 ||
             ebb_program_entry_at(program, entry + length - 1)->event >= 0)
             return length;
         for (int32_t e = entry; e < entry + length; e++)
@@ -280,6 +284,7 @@ static enum ebb_status prepare_entries(struct ebb_executor *x, bool own)
         launch->device_end = device_end(x, entry, own);
         launch->next_part = -1;
         launch->queue = entry->queue;
+        launch->micro = (uint8_t)ebb_entry_micro(entry);
         x->used[entry->queue] = true;
         if (entry->kind == EBB_ENTRY_OP)
             EBB_TRY(prepare_op(x, e, entry));
@@ -344,7 +349,10 @@ enum ebb_status ebb_executor_create(struct ebb_ctx *ctx, struct ebb_device *devi
     x->ctx = ctx;
     x->device = device;
     if (libs != NULL) x->libs = *libs;
-    if (options != NULL) x->doc_starts = options->doc_starts;
+    if (options != NULL) {
+        x->doc_starts = options->doc_starts;
+        x->doc_starts_stride = options->doc_starts_stride;
+    }
     x->program = program;
     x->first_mark = -1;
     enum ebb_status status = fill_executor(x, options != NULL ? options : &none);
@@ -378,9 +386,15 @@ static enum ebb_status take_values(const struct ebb_queue_env *env, const void *
     (void)env;
     const struct take *take = args;
     struct slot *slot = &take->executor->slots[take->slot];
-    take->executor->now[take->queue] = slot->step;
+    memcpy(take->executor->now[take->queue], slot->steps,
+           (size_t)slot->count * sizeof *slot->steps);
     atomic_fetch_sub_explicit(&slot->untaken, 1, memory_order_release);
     return EBB_OK;
+}
+
+static const int32_t *doc_starts_of(const struct ebb_executor *x, const struct launch *launch)
+{
+    return x->doc_starts == NULL ? NULL : x->doc_starts + launch->micro * x->doc_starts_stride;
 }
 
 static enum ebb_status run_op(const struct ebb_queue_env *queue_env, const void *args)
@@ -389,8 +403,8 @@ static enum ebb_status run_op(const struct ebb_queue_env *queue_env, const void 
     const struct ebb_executor *x = launch->executor;
     struct ebb_op_env env = {.ctx = x->ctx,
                              .base = x->base,
-                             .step = &x->now[launch->queue],
-                             .doc_starts = x->doc_starts,
+                             .step = &x->now[launch->queue][launch->micro],
+                             .doc_starts = doc_starts_of(x, launch),
                              .libs = x->libs,
                              .stream = queue_env->stream,
                              .threads = queue_env->threads};
@@ -399,6 +413,11 @@ static enum ebb_status run_op(const struct ebb_queue_env *queue_env, const void 
 }
 
 /* ---- a run ---- */
+
+struct run {
+    const struct ebb_step *steps; /* [count] */
+    int32_t count;
+};
 
 /* After the sync nothing is on its way: what a failed queue skipped will not be taken any more. */
 static enum ebb_status sync_all(struct ebb_executor *x)
@@ -409,11 +428,13 @@ static enum ebb_status sync_all(struct ebb_executor *x)
     return status;
 }
 
-static enum ebb_status pass_values(struct ebb_executor *x, const struct ebb_step *step)
+static enum ebb_status pass_values(struct ebb_executor *x, const struct ebb_step *steps,
+                                   int32_t count)
 {
     struct slot *slot = &x->slots[x->next_slot];
     if (atomic_load_explicit(&slot->untaken, memory_order_acquire) != 0) EBB_TRY(sync_all(x));
-    slot->step = *step;
+    memcpy(slot->steps, steps, (size_t)count * sizeof *steps);
+    slot->count = count;
     int takers = 0;
     for (int q = 0; q < EBB_QUEUE_COUNT; q++) takers += x->computes[q];
     atomic_store_explicit(&slot->untaken, takers, memory_order_relaxed);
@@ -469,24 +490,29 @@ static enum ebb_status run_move(struct ebb_executor *x, const struct launch *lau
 }
 
 static enum ebb_status run_work(struct ebb_executor *x, const struct launch *launch,
-                                const struct ebb_entry *entry, const struct ebb_op_env *env)
+                                const struct ebb_entry *entry, const struct run *run)
 {
-    if (!ebb_entry_runs(entry, env->step)) return EBB_OK;
-    if (entry->kind != EBB_ENTRY_OP) return run_move(x, launch, entry, env);
+    if (!ebb_entry_runs(entry, run->count, run->steps[0].first != 0)) return EBB_OK;
+    if (entry->kind != EBB_ENTRY_OP) {
+        const struct ebb_op_env env = {.ctx = x->ctx,
+                                       .base = x->base,
+                                       .step = &run->steps[launch->micro]};
+        return run_move(x, launch, entry, &env);
+    }
     if (launch->device_end > x->peak) x->peak = launch->device_end;
     return ebb_queue_launch(x->device, (enum ebb_queue)entry->queue, run_op, launch);
 }
 
 static enum ebb_status run_marked(struct ebb_executor *x, int32_t e, const struct ebb_entry *entry,
-                                  const struct ebb_op_env *env)
+                                  const struct run *run)
 {
     enum ebb_queue queue = (enum ebb_queue)entry->queue;
     EBB_TRY(ebb_queue_mark(x->device, queue, x->first_mark + 1 + 2 * e));
-    EBB_TRY(run_work(x, &x->launches[e], entry, env));
+    EBB_TRY(run_work(x, &x->launches[e], entry, run));
     return ebb_queue_mark(x->device, queue, x->first_mark + 2 + 2 * e);
 }
 
-static enum ebb_status run_entry(struct ebb_executor *x, int32_t e, const struct ebb_op_env *env)
+static enum ebb_status run_entry(struct ebb_executor *x, int32_t e, const struct run *run)
 {
     const struct ebb_entry *entry = ebb_program_entry_at(x->program, e);
     const struct ebb_entry *last = ebb_program_entry_at(x->program, e + x->launches[e].count - 1);
@@ -496,30 +522,32 @@ static enum ebb_status run_entry(struct ebb_executor *x, int32_t e, const struct
         EBB_TRY(ebb_queue_wait(x->device, queue,
                                JOIN_EVENTS + ebb_program_entry_at(x->program, other)->event));
     }
-    EBB_TRY(x->first_mark < 0 ? run_work(x, &x->launches[e], entry, env)
-                              : run_marked(x, e, entry, env));
+    EBB_TRY(x->first_mark < 0 ? run_work(x, &x->launches[e], entry, run)
+                              : run_marked(x, e, entry, run));
     return last->event < 0 ? EBB_OK : ebb_queue_record(x->device, queue, JOIN_EVENTS + last->event);
 }
 
-static enum ebb_status run_all(struct ebb_executor *x, const struct ebb_step *step)
+static enum ebb_status run_all(struct ebb_executor *x, const struct run *run)
 {
     EBB_TRY(join_queues(x));
     if (x->first_mark >= 0) EBB_TRY(ebb_queue_mark(x->device, EBB_QUEUE_COMPUTE, x->first_mark));
-    EBB_TRY(pass_values(x, step));
-    struct ebb_op_env env = {.ctx = x->ctx, .base = x->base, .step = step};
+    EBB_TRY(pass_values(x, run->steps, run->count));
     for (int32_t e = 0; e < ebb_program_entries(x->program); e += x->launches[e].count)
-        EBB_TRY(run_entry(x, e, &env));
+        EBB_TRY(run_entry(x, e, run));
     return EBB_OK;
 }
 
-enum ebb_status ebb_executor_run(struct ebb_executor *executor, const struct ebb_step *step)
+enum ebb_status ebb_executor_run(struct ebb_executor *executor, const struct ebb_step *steps,
+                                 int32_t count)
 {
+    const struct run run = {steps, count};
+    EBB_ASSERT(count >= 1 && count <= ebb_program_micros(executor->program));
     if (executor->broken) { /* some object may be half away */
         EBB_TRY(sync_all(executor));
         if (executor->stash != NULL) ebb_stash_reset(executor->stash);
         executor->broken = false;
     }
-    enum ebb_status status = run_all(executor, step);
+    enum ebb_status status = run_all(executor, &run);
     executor->broken = status != EBB_OK;
     return status;
 }

@@ -22,8 +22,9 @@ struct ebb_executor_options {
     struct ebb_executor *share; /* with own_allocations: take persistent tensors' blocks from this
                                    one (borrowed, must live longer); NULL: make them */
     /* The host's copy of the documents' starts, for GPU ops: set before each run, and left alone
-     * while one is enqueued. NULL: none. */
+     * while one is enqueued; those of micro-batch i begin at i * doc_starts_stride. NULL: none. */
     const int32_t *doc_starts;
+    int64_t doc_starts_stride;
     bool profile; /* a mark before and behind each entry: ebb_executor_times */
 };
 
@@ -37,11 +38,13 @@ enum ebb_status ebb_executor_create(struct ebb_ctx *ctx, struct ebb_device *devi
                                     struct ebb_executor **executor);
 void ebb_executor_free(struct ebb_executor *executor); /* accepts NULL */
 
-/* Enqueues the whole program. `step` is copied: the values for this run. The program's entries
+/* Enqueues the whole program for `count` micro-batches, at least 1 and at most as many as it takes.
+ * `steps` [count] are copied: their values for this run. The program's entries
  * see everything that was enqueued before the call as done (all queues join first). Then
  * ebb_device_sync to wait; what an op reports while it runs comes back from there. Moves skip
  * rows that are not live; the last part with a live row ends its generation. */
-enum ebb_status ebb_executor_run(struct ebb_executor *executor, const struct ebb_step *step);
+enum ebb_status ebb_executor_run(struct ebb_executor *executor, const struct ebb_step *steps,
+                                 int32_t count);
 
 /* When an entry ran, by the marks around it; what it waited for before comes before its begin. Of
  * entries that ran as one the first has all the time, the others 0 seconds at its end. */

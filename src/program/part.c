@@ -84,10 +84,11 @@ enum ebb_step_part ebb_entry_part(const struct ebb_program *program, const struc
 }
 
 struct ebb_op_work ebb_entry_work(const struct ebb_program *program, const struct ebb_entry *entry,
-                                  const struct ebb_op_env *env)
+                                  const struct ebb_op_env *envs, int32_t count)
 {
     const void *args = ebb_program_args(program, entry);
-    if (!ebb_entry_runs(entry, env->step)) return (struct ebb_op_work){0};
+    if (!ebb_entry_runs(entry, count, envs[0].step->first != 0)) return (struct ebb_op_work){0};
+    const struct ebb_op_env *env = &envs[ebb_entry_micro(entry)];
     if (entry->kind == EBB_ENTRY_OP) return ebb_op_work(env, (enum ebb_op)entry->op, args);
     const struct ebb_move *move = (const struct ebb_move *)args;
     struct ebb_op_work work = {.bytes =

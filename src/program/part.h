@@ -43,9 +43,10 @@ struct ebb_part_time {
  * are. */
 enum ebb_step_part ebb_entry_part(const struct ebb_program *program, const struct ebb_entry *entry,
                                   bool optimizer);
-/* Of moves: the live bytes. env as ebb_op_work wants it. */
+/* In a run; of moves: the live bytes. `envs` [count]: of its micro-batches, as ebb_op_work wants
+ * them. */
 struct ebb_op_work ebb_entry_work(const struct ebb_program *program, const struct ebb_entry *entry,
-                                  const struct ebb_op_env *env);
+                                  const struct ebb_op_env *envs, int32_t count);
 /* An op's label, or "copy in [4096, 3584]". */
 void ebb_entry_label(const struct ebb_program *program, const struct ebb_entry *entry,
                      char label[EBB_OP_LABEL]);

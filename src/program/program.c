@@ -115,6 +115,7 @@ enum ebb_status ebb_program_create(struct ebb_ctx *ctx, const char *name,
         tensor->last = -1;
     }
     fresh->tensor_count = fresh->persistent = count;
+    fresh->micros = 1;
     *program = fresh;
     return EBB_OK;
 }
@@ -187,6 +188,7 @@ static enum ebb_status append(struct ebb_program *program, struct ebb_entry entr
                            program->pool_bytes + room, 1));
     entry.args = program->pool_bytes;
     entry.event = -1;
+    entry.micro = (int8_t)program->micro;
     memset(program->pool + program->pool_bytes, 0, (size_t)room);
     memcpy(program->pool + program->pool_bytes, args, args_bytes);
     program->pool_bytes += (int32_t)room;
@@ -250,9 +252,20 @@ void ebb_program_when(struct ebb_program *program, enum ebb_entry_when when)
     program->entries[program->entry_count - 1].when = (uint8_t)when;
 }
 
-bool ebb_entry_runs(const struct ebb_entry *entry, const struct ebb_step *step)
+int32_t ebb_program_set_micro(struct ebb_program *program, int32_t micro)
 {
-    return entry->when == EBB_RUNS_ALWAYS || (entry->when == EBB_RUNS_FIRST) == (step->first != 0);
+    int32_t had = program->micro;
+    EBB_ASSERT(program->stage == EBB_STAGE_BUILD);
+    EBB_ASSERT(micro >= EBB_MICRO_ALL && micro < EBB_MICROS_MOST);
+    program->micro = micro;
+    if (micro >= program->micros) program->micros = micro + 1;
+    return had;
+}
+
+bool ebb_entry_runs(const struct ebb_entry *entry, int32_t count, bool first)
+{
+    if (entry->micro >= count) return false;
+    return entry->when == EBB_RUNS_ALWAYS || (entry->when == EBB_RUNS_FIRST) == first;
 }
 
 void ebb_program_hold(struct ebb_program *program, int32_t tensor, bool whole)
@@ -374,6 +387,7 @@ static enum ebb_status poison_all(struct ebb_program *program)
 enum ebb_status ebb_program_finish(struct ebb_program *program, bool poison)
 {
     EBB_TRY(ebb_program_need(program, EBB_STAGE_BUILD, "finish"));
+    program->micro = EBB_MICRO_ALL;
     for (int32_t e = 0; e < program->entry_count; e++)
         for (int i = 0; i < ebb_program_views(program, &program->entries[e]); i++)
             EBB_TRY(check_view(program, e, i));
@@ -402,6 +416,11 @@ int32_t ebb_program_tensors(const struct ebb_program *program)
 int32_t ebb_program_persistent(const struct ebb_program *program)
 {
     return program->persistent;
+}
+
+int32_t ebb_program_micros(const struct ebb_program *program)
+{
+    return program->micros;
 }
 
 const struct ebb_tensor *ebb_program_tensor_at(const struct ebb_program *program, int32_t tensor)

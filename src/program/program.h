@@ -55,8 +55,16 @@ enum ebb_entry_kind {
  * events excepted. Lifetimes, order and sizes are those of a program in which all entries run. */
 enum ebb_entry_when {
     EBB_RUNS_ALWAYS,
-    EBB_RUNS_FIRST, /* of a step's first micro-batch: step->first */
-    EBB_RUNS_LATER  /* of the others */
+    EBB_RUNS_FIRST, /* a step's first: step->first of the run's first micro-batch */
+    EBB_RUNS_LATER  /* the others */
+};
+
+/* A program may take several micro-batches in a run, each with values of its own (op/step.h). An
+ * entry is one micro-batch's, and passed over in a run that has no such, or all of theirs: then it
+ * has the first one's values. */
+enum {
+    EBB_MICRO_ALL = -1,
+    EBB_MICROS_MOST = 16 /* of a run */
 };
 
 /* A move of whole rows: part of a stash object. Both views have the same shape, dtype, extent
@@ -75,6 +83,7 @@ struct ebb_entry {
     uint8_t queue;      /* enum ebb_queue */
     uint16_t op;        /* enum ebb_op, for EBB_ENTRY_OP */
     uint8_t when;       /* enum ebb_entry_when */
+    int8_t micro;       /* of the run's micro-batches, from 0; or EBB_MICRO_ALL */
     int32_t args;       /* where its arguments start in the program's pool, in bytes */
     int32_t waits;      /* first wait in the program's wait list */
     int32_t wait_count; /* entries on other queues that must have run before this one */
@@ -106,8 +115,9 @@ enum ebb_status ebb_program_move(struct ebb_program *program, enum ebb_queue que
                                  enum ebb_entry_kind kind, const struct ebb_move *move);
 /* Says when the entry that was appended last runs. */
 void ebb_program_when(struct ebb_program *program, enum ebb_entry_when when);
-/* Whether an entry does its work in a run with these values. */
-bool ebb_entry_runs(const struct ebb_entry *entry, const struct ebb_step *step);
+/* Says whose the entries are that are appended from here on; at first micro-batch 0's. Returns
+ * whose they were. */
+int32_t ebb_program_set_micro(struct ebb_program *program, int32_t micro);
 /* Stretches a tensor's lifetime to the entry that was appended last (and, with `whole`, over the
  * whole program: what a later run of the same program finds again, such as a key/value cache). */
 void ebb_program_hold(struct ebb_program *program, int32_t tensor, bool whole);
@@ -154,7 +164,17 @@ void ebb_program_set_pageable(struct ebb_program *program, int64_t bytes);
  * program that is laid out. */
 int64_t ebb_entry_pageable(const struct ebb_program *program, const struct ebb_entry *entry,
                            int64_t bytes);
-/* Bytes moved by OUT and IN entries at capacity, in a step's first micro-batch. */
+/* How many micro-batches a run takes, at most. */
+int32_t ebb_program_micros(const struct ebb_program *program);
+/* Whether an entry does its work in a run of `count` micro-batches, which is a step's first one or
+ * not. */
+bool ebb_entry_runs(const struct ebb_entry *entry, int32_t count, bool first);
+/* Whose values an entry has. */
+static inline int32_t ebb_entry_micro(const struct ebb_entry *entry)
+{
+    return entry->micro < 0 ? 0 : entry->micro;
+}
+/* Bytes moved by OUT and IN entries at capacity, in a step's first run. */
 void ebb_program_traffic(const struct ebb_program *program, int64_t *bytes_out, int64_t *bytes_in);
 
 /* One access of an entry: which bytes, whether written. i runs over the entry's views; false for

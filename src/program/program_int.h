@@ -32,6 +32,8 @@ struct ebb_program {
     int32_t wait_count, wait_room;
     int32_t events;
     int64_t pageable; /* bytes of the host space, from its start on, that are not pinned */
+    int32_t micro;    /* of the entries that are appended now */
+    int32_t micros;
 };
 
 /* Makes room for `want` items of `item_bytes` in a table; it grows by half. */

@@ -263,7 +263,11 @@ enum ebb_status ebb_fit_table(const struct ebb_setup *setup, const struct ebb_en
     EBB_TRY(add_size(ctx, out, "device memory", plan->total_bytes));
     EBB_TRY(add_host(setup, plan, out));
     EBB_TRY(add_pinned(setup, plan, out));
-    EBB_TRY(ebb_str_addf(ctx, out, "\nmoved in each micro-batch\n"));
+    if (plan->micros > 1)
+        EBB_TRY(
+            ebb_str_addf(ctx, out, "\nmoved for %d micro-batches at once\n", (int)plan->micros));
+    else
+        EBB_TRY(ebb_str_addf(ctx, out, "\nmoved in each micro-batch\n"));
     EBB_TRY(add_size(ctx, out, "  to the host", plan->bytes_out));
     EBB_TRY(add_size(ctx, out, "  from the host", plan->bytes_in));
     if (plan->update_in > 0) {
@@ -356,6 +360,7 @@ json_t *ebb_fit_json(const struct ebb_setup *setup, const struct ebb_engine *eng
     json = with(json, "pinned_bytes", json_integer(gpu ? ebb_plan_pinned(plan) : 0));
     json = with(json, "pageable_bytes", json_integer(plan->pageable_bytes));
     json = with(json, "pin_seconds", seconds > 0 ? json_real(seconds) : json_null());
+    json = with(json, "micro_batches_at_once", json_integer(plan->micros));
     json = with(json, "bytes_out", json_integer(plan->bytes_out));
     json = with(json, "bytes_in", json_integer(plan->bytes_in));
     json = with(json, "update_bytes_out", json_integer(plan->update_out));

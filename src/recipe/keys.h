@@ -61,6 +61,8 @@ enum ebb_strategy_key { EBB_STRATEGY_KEY_NO, EBB_STRATEGY_KEY_STEPS, EBB_STRATEG
 enum ebb_tier_key { EBB_TIER_KEY_AUTO, EBB_TIER_KEY_FALSE, EBB_TIER_KEY_CPU };
 enum ebb_color_key { EBB_COLOR_KEY_AUTO, EBB_COLOR_KEY_ALWAYS, EBB_COLOR_KEY_NEVER };
 enum ebb_data_key { EBB_DATA_KEY_AUTO, EBB_DATA_KEY_RANDOM };
+/* As enum ebb_auto of breadth-first (plan/plan.h). */
+enum ebb_order_key { EBB_ORDER_KEY_AUTO, EBB_ORDER_KEY_DEPTH_FIRST, EBB_ORDER_KEY_BREADTH_FIRST };
 enum ebb_recipe_key { EBB_RECIPE_KEY_SFT, EBB_RECIPE_KEY_KD, EBB_RECIPE_KEY_DPO };
 enum ebb_loss_type_key {
     EBB_LOSS_TYPE_KEY_AUTO,
@@ -169,8 +171,9 @@ struct ebb_config {
     int activation_offloading;  /* enum ebb_auto */
     bool activation_offloading_use_streams;
     struct ebb_yaml *activations;
-    int offload_params;    /* enum ebb_tier_key */
-    int offload_optimizer; /* enum ebb_tier_key */
+    int offload_params;              /* enum ebb_tier_key */
+    int offload_optimizer;           /* enum ebb_tier_key */
+    int gradient_accumulation_order; /* enum ebb_order_key */
     /* evaluation and checkpoints */
     int eval_strategy; /* enum ebb_strategy_key */
     int64_t eval_steps;

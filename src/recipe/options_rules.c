@@ -154,6 +154,19 @@ static bool no_large_state(const struct ebb_config *config)
 {
     return config->offload_optimizer == EBB_TIER_KEY_CPU && lora(config);
 }
+static bool breadth_first(const struct ebb_config *config)
+{
+    return config->gradient_accumulation_order == EBB_ORDER_KEY_BREADTH_FIRST;
+}
+static bool breadth_first_of_others(const struct ebb_config *config)
+{
+    return breadth_first(config) && config->recipe != EBB_RECIPE_KEY_SFT;
+}
+static bool order_of_one(const struct ebb_config *config)
+{
+    return config->gradient_accumulation_order != EBB_ORDER_KEY_AUTO &&
+           config->gradient_accumulation_steps == 1;
+}
 static bool other_eval_data(const struct ebb_config *config)
 {
     return config->eval_dataset || config->dataset_test_split;
@@ -401,6 +414,14 @@ static const struct rule rules[] = {
     {"offload_optimizer", TRAIN, false, no_large_state, "use_peft adapter_name_or_path",
      "has no effect with LoRA: adapters have little state, which stays on the device",
      "offload_params: cpu, or remove it"},
+    {"gradient_accumulation_order", KD | DPO, false, breadth_first, "gradient_accumulation_order",
+     "is depth_first where the loss needs more than tokens: in distillation and preferences",
+     "remove it"},
+    {"gradient_accumulation_order", PLAN, false, breadth_first_of_others, "recipe",
+     "is depth_first where the loss needs more than tokens: in distillation and preferences",
+     "remove it"},
+    {"gradient_accumulation_order", TRAIN, false, order_of_one, "gradient_accumulation_steps",
+     "has no effect: a step has one micro-batch", "gradient_accumulation_steps: 8, or remove it"},
     {"dataset_train_split", EVAL, true, other_eval_data, "eval_dataset dataset_test_split",
      "has no effect beside eval_dataset or dataset_test_split", "keep one of them"},
     {"dataset_text_field", READ, false, other_format, "dataset_format",
@@ -533,9 +554,9 @@ static enum ebb_status check_rule(struct ebb_options *options, const struct rule
 enum ebb_backend ebb_config_backend(const struct ebb_config *config)
 {
     if (config->gpu) return EBB_BACKEND_CUDA;
-    bool gpu = config->device == EBB_DEVICE_KEY_CUDA ||
-               (config->device == EBB_DEVICE_KEY_AUTO &&
-                ebb_backend_is_there(EBB_BACKEND_CUDA, NULL, 0));
+    bool gpu =
+        config->device == EBB_DEVICE_KEY_CUDA ||
+        (config->device == EBB_DEVICE_KEY_AUTO && ebb_backend_is_there(EBB_BACKEND_CUDA, NULL, 0));
     return gpu ? EBB_BACKEND_CUDA : EBB_BACKEND_CPU;
 }
 

@@ -539,6 +539,15 @@ static const struct ebb_option table[] = {
              "those of matrices in host memory, where gradients go when their layer is done and "
              "from where the optimizer takes them block by block; false keeps all on the device; "
              "auto lets the plan choose how much. Results are the same bits."},
+    {KEY(gradient_accumulation_order), .group = EBB_GROUP_MEMORY, .type = EBB_OPTION_CHOICE,
+     .commands = TRAIN, .text = "auto",
+     .choices = "auto|depth_first=one_by_one|breadth_first=layer_by_layer",
+     .help = "In which order the micro-batches of a step are worked on: depth_first, one after the "
+             "other; breadth_first, layer by layer across up to 16 of them, so that what lives in "
+             "host memory comes in once for all (offload_params, offload_optimizer) while each "
+             "saves its activations; auto, depth_first unless something lives there and the plan "
+             "forecasts less time for the other. Results are the same bits. Distillation, "
+             "preferences and the training of tied embeddings are depth_first always."},
 
     /* ---- evaluation and checkpoints ---------------------------------------------------------- */
     {KEY(eval_strategy), .group = EBB_GROUP_EVALUATION, .type = EBB_OPTION_CHOICE,

@@ -177,6 +177,7 @@ static enum ebb_status forecast_kept(const struct ebb_setup *setup, struct ebb_o
     request.memory = (struct ebb_memory_keys){EBB_FALSE, EBB_FALSE, NULL, 0,
                                                EBB_FALSE, EBB_FALSE};
     request.device_budget = request.host_budget = 0;
+    request.breadth_first = EBB_FALSE;
     enum ebb_status status = ebb_engine_create(setup->ctx, &request, &engine);
     if (status == EBB_OK) {
         const struct ebb_plan *plan = ebb_engine_plan(engine);

@@ -754,6 +754,9 @@ enum ebb_status ebb_setup_training(struct ebb_setup *setup)
     request->memory.offload_params = (enum ebb_auto)config->offload_params;
     request->memory.offload_optimizer = (enum ebb_auto)config->offload_optimizer;
     request->memory.activation_offloading = (enum ebb_auto)config->activation_offloading;
+    request->accumulation = config->gradient_accumulation_steps;
+    request->breadth_first = (enum ebb_auto)config->gradient_accumulation_order;
+    EBB_TRY(ebb_setup_check_order(setup));
     settle_host_budget(setup);
     request->max_grad_norm = config->max_grad_norm;
     return EBB_OK;

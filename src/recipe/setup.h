@@ -108,6 +108,9 @@ enum ebb_status ebb_setup_assume(struct ebb_setup *setup, int64_t max_length);
 enum ebb_status ebb_setup_eval_data(struct ebb_setup *setup);
 /* The feeds of both loaders, where the engine's objective has any. */
 enum ebb_status ebb_setup_feeds(struct ebb_setup *setup, const struct ebb_engine *engine);
+/* EBB_BAD_CONFIG where the model cannot take micro-batches in the order that is asked for
+ * (model/decoder.c says which can). */
+enum ebb_status ebb_setup_check_order(const struct ebb_setup *setup);
 /* Adapter, optimizer, memory keys and budgets, for training. */
 enum ebb_status ebb_setup_training(struct ebb_setup *setup);
 /* Budgets that nobody names are those of the run that is resumed from this checkpoint, so that what

@@ -328,22 +328,23 @@ static enum ebb_status say_model(const struct ebb_setup *setup, const struct ebb
 static void say_plan(const struct ebb_setup *setup, const struct ebb_plan *plan)
 {
     char device[32], budget[32], host[32], out[32], in[32], rest[32], slow[32];
-    char moves[160] = "", beside[96] = "", pageable[64] = "";
+    char moves[192] = "", beside[96] = "", pageable[64] = "", run[40] = "in each micro-batch";
     int64_t overhead = plan->request.overhead_bytes;
     const bool named = setup->budget_given || setup->budget_resumed;
     ebb_text_bytes(setup->request.device_budget, budget, sizeof budget);
+    if (plan->micros > 1)
+        snprintf(run, sizeof run, "for %d micro-batches at once", (int)plan->micros);
     if (plan->bytes_out == 0 && plan->bytes_in > 0 &&
         plan->host_kind_bytes[EBB_KIND_WEIGHTS] + plan->host_kind_bytes[EBB_KIND_TEACHER] == 0)
         snprintf(moves, sizeof moves,
-                 "; %s of the embedding's rows from the host in each micro-batch, %s of host "
-                 "memory",
-                 ebb_text_bytes(plan->bytes_in, in, sizeof in),
+                 "; %s of the embedding's rows from the host %s, %s of host memory",
+                 ebb_text_bytes(plan->bytes_in, in, sizeof in), run,
                  ebb_text_bytes(plan->host_bytes, host, sizeof host));
     else if (plan->bytes_out + plan->bytes_in > 0)
         snprintf(moves, sizeof moves,
-                 "; %s out to the host and %s in from there in each micro-batch, %s of host memory",
+                 "; %s out to the host and %s in from there %s, %s of host memory",
                  ebb_text_bytes(plan->bytes_out, out, sizeof out),
-                 ebb_text_bytes(plan->bytes_in, in, sizeof in),
+                 ebb_text_bytes(plan->bytes_in, in, sizeof in), run,
                  ebb_text_bytes(plan->host_bytes, host, sizeof host));
     if (overhead > 0)
         snprintf(beside, sizeof beside, ", %s of it for driver and libraries",

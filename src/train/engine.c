@@ -194,6 +194,8 @@ static enum ebb_status create_plan(struct ebb_engine *engine, const struct ebb_n
                                     .matmul = engine->libs.matmul,
                                     .capacity = request->capacity,
                                     .memory = request->memory,
+                                    .accumulation = request->accumulation,
+                                    .breadth_first = request->breadth_first,
                                     .optimizer = request->optimizer,
                                     .streams = request->streams,
                                     .rates = request->rates,
@@ -303,7 +305,8 @@ static enum ebb_status create_executors(struct ebb_engine *engine)
 {
     struct ebb_executor_options options = {.checksums = engine->request.checksums,
                                            .own_allocations = engine->request.own_allocations,
-                                           .doc_starts = engine->doc_starts};
+                                           .doc_starts = engine->doc_starts,
+                                           .doc_starts_stride = engine->request.capacity.docs + 1};
     for (int i = 0; i < EBB_PROGRAM_COUNT; i++) {
         if (!engine->plan->programs[i]) continue;
         options.share = engine->first;
@@ -352,9 +355,8 @@ static enum ebb_status prepare_attention(struct ebb_engine *engine)
 enum ebb_status ebb_engine_make_ready(struct ebb_engine *engine)
 {
     EBB_TRY(ebb_engine_reserve(engine));
-    engine->doc_starts =
-        (int32_t *)ebb_mem_alloc(engine->ctx, (size_t)(engine->request.capacity.docs + 1) *
-                                                  sizeof *engine->doc_starts);
+    size_t starts = (size_t)(engine->plan->micros * (engine->request.capacity.docs + 1));
+    engine->doc_starts = (int32_t *)ebb_mem_alloc(engine->ctx, starts * sizeof *engine->doc_starts);
     if (!engine->doc_starts) return EBB_NO_MEMORY;
     if (engine->request.profile)
         EBB_TRY(ebb_profile_create(engine->ctx, &engine->plan->request.numerics, &engine->profile));
@@ -386,10 +388,17 @@ void *ebb_engine_tensor(const struct ebb_engine *engine, int32_t tensor)
     return ebb_executor_tensor(engine->first, tensor);
 }
 
+void *ebb_engine_input(const struct ebb_engine *engine, int32_t tensor, int32_t slot)
+{
+    return (char *)ebb_engine_tensor(engine, tensor) +
+           slot * ebb_net_input_stride(engine->net->tensors[tensor].bytes);
+}
+
 /* ---- steps ---- */
 
 void ebb_engine_begin(struct ebb_engine *engine)
 {
+    engine->waiting_count = 0;
     memset(&engine->sums, 0, sizeof engine->sums);
     engine->fresh = true;
 }
@@ -399,20 +408,28 @@ struct ebb_sums ebb_engine_sums(const struct ebb_engine *engine)
     return engine->sums;
 }
 
-static enum ebb_status put(struct ebb_engine *engine, int32_t tensor, const int32_t *values,
-                           int64_t count)
+static enum ebb_status put(struct ebb_engine *engine, int32_t tensor, int32_t slot,
+                           const int32_t *values, int64_t count)
 {
-    return ebb_device_copy(engine->device, ebb_engine_tensor(engine, tensor), values,
+    return ebb_device_copy(engine->device, ebb_engine_input(engine, tensor, slot), values,
                            count * (int64_t)sizeof *values);
 }
 
-static enum ebb_status add_to_profile(struct ebb_engine *engine, enum ebb_program_kind kind)
+static int32_t *starts_of(const struct ebb_engine *engine, int32_t slot)
 {
-    const struct ebb_op_env env = {.ctx = engine->ctx,
-                                   .step = &engine->step,
-                                   .doc_starts = engine->doc_starts};
+    return engine->doc_starts + slot * (engine->request.capacity.docs + 1);
+}
+
+static enum ebb_status add_to_profile(struct ebb_engine *engine, enum ebb_program_kind kind,
+                                      const struct ebb_step *steps, int32_t count)
+{
+    struct ebb_op_env envs[EBB_MICROS_MOST];
+    for (int32_t i = 0; i < count; i++)
+        envs[i] = (struct ebb_op_env){.ctx = engine->ctx,
+                                      .step = &steps[i],
+                                      .doc_starts = starts_of(engine, i)};
     return ebb_profile_add(engine->profile, engine->executors[kind], engine->plan->programs[kind],
-                           &env, kind == EBB_PROGRAM_UPDATE);
+                           envs, count, kind == EBB_PROGRAM_UPDATE);
 }
 
 /* Sets gradients to zero, those too that live in host memory. */
@@ -432,32 +449,64 @@ static enum ebb_status zero_gradients(struct ebb_engine *engine)
     return EBB_OK;
 }
 
-enum ebb_status ebb_engine_run(struct ebb_engine *engine, enum ebb_program_kind kind)
+/* Runs a program on micro-batches that have been put, and waits. */
+static enum ebb_status run_steps(struct ebb_engine *engine, enum ebb_program_kind kind,
+                                 struct ebb_step *steps, int32_t count)
 {
     EBB_ASSERT(engine->executors[kind]);
-    engine->step.seed = engine->request.seed;
-    engine->step.max_grad_norm = engine->request.max_grad_norm;
     void *step = ebb_engine_tensor(engine, engine->net->inputs.step),
          *sums = ebb_engine_tensor(engine, engine->net->inputs.sums);
     if (kind == EBB_PROGRAM_UPDATE && engine->no_gradients) EBB_TRY(zero_gradients(engine));
-    engine->step.first = engine->no_gradients;
+    for (int32_t i = 0; i < count; i++) {
+        steps[i].seed = engine->request.seed;
+        steps[i].max_grad_norm = engine->request.max_grad_norm;
+        steps[i].first = engine->no_gradients;
+    }
     if (kind == EBB_PROGRAM_TRAIN) engine->no_gradients = false;
     if (kind == EBB_PROGRAM_UPDATE) engine->no_gradients = true;
-    EBB_TRY(ebb_device_copy(engine->device, step, &engine->step, sizeof engine->step));
+    EBB_TRY(ebb_device_copy(engine->device, step, steps, sizeof *steps));
     if (engine->fresh)
         EBB_TRY(ebb_device_copy(engine->device, sums, &engine->sums, sizeof engine->sums));
     engine->fresh = false;
-    EBB_TRY(ebb_executor_run(engine->executors[kind], &engine->step));
+    EBB_TRY(ebb_executor_run(engine->executors[kind], steps, count));
     EBB_TRY(ebb_device_sync(engine->device));
-    if (engine->profile && has_steps(kind)) EBB_TRY(add_to_profile(engine, kind));
+    if (engine->profile && has_steps(kind)) EBB_TRY(add_to_profile(engine, kind, steps, count));
     return ebb_device_copy(engine->device, &engine->sums, sums, sizeof engine->sums);
+}
+
+enum ebb_status ebb_engine_run(struct ebb_engine *engine, enum ebb_program_kind kind)
+{
+    return run_steps(engine, kind, &engine->step, 1);
+}
+
+enum ebb_status ebb_engine_flush(struct ebb_engine *engine)
+{
+    int32_t count = engine->waiting_count;
+    if (count == 0) return EBB_OK;
+    engine->waiting_count = 0;
+    return run_steps(engine, EBB_PROGRAM_TRAIN, engine->waiting, count);
+}
+
+/* What a program reads of a micro-batch. */
+static enum ebb_status put_batch(struct ebb_engine *engine, int32_t slot,
+                                 const struct ebb_batch *batch)
+{
+    const struct ebb_net_inputs *in = &engine->net->inputs;
+    EBB_TRY(ebb_engine_put_ids(engine, slot, batch->ids, batch->tokens, true));
+    EBB_TRY(put(engine, in->targets, slot, batch->targets, batch->tokens));
+    EBB_TRY(put(engine, in->positions, slot, batch->positions, batch->tokens));
+    EBB_TRY(put(engine, in->doc_starts, slot, batch->doc_starts, batch->docs + 1));
+    memcpy(starts_of(engine, slot), batch->doc_starts,
+           (size_t)(batch->docs + 1) * sizeof *engine->doc_starts);
+    return put(engine, in->label_rows, slot, batch->label_rows, batch->labels);
 }
 
 enum ebb_status ebb_engine_micro(struct ebb_engine *engine, enum ebb_program_kind kind,
                                  const struct ebb_batch *batch, uint64_t step, uint32_t micro)
 {
     const struct ebb_capacity *capacity = &engine->request.capacity;
-    const struct ebb_net_inputs *in = &engine->net->inputs;
+    const bool waits = kind == EBB_PROGRAM_TRAIN && engine->plan->micros > 1;
+    EBB_ASSERT(waits || engine->waiting_count == 0);
     if (batch->tokens > capacity->tokens || batch->docs > capacity->docs ||
         batch->longest > capacity->doc_tokens)
         return EBB_FAIL(engine->ctx, EBB_FAILED,
@@ -468,13 +517,7 @@ enum ebb_status ebb_engine_micro(struct ebb_engine *engine, enum ebb_program_kin
                         (long long)capacity->tokens, (long long)capacity->docs,
                         (long long)capacity->doc_tokens);
     if (batch->tokens == 0) return EBB_OK;
-    EBB_TRY(ebb_engine_put_ids(engine, batch->ids, batch->tokens, true));
-    EBB_TRY(put(engine, in->targets, batch->targets, batch->tokens));
-    EBB_TRY(put(engine, in->positions, batch->positions, batch->tokens));
-    EBB_TRY(put(engine, in->doc_starts, batch->doc_starts, batch->docs + 1));
-    memcpy(engine->doc_starts, batch->doc_starts,
-           (size_t)(batch->docs + 1) * sizeof *engine->doc_starts);
-    EBB_TRY(put(engine, in->label_rows, batch->label_rows, batch->labels));
+    EBB_TRY(put_batch(engine, engine->waiting_count, batch));
     engine->step.tokens = batch->tokens;
     engine->step.docs = batch->docs;
     engine->step.labels = batch->labels;
@@ -482,7 +525,9 @@ enum ebb_status ebb_engine_micro(struct ebb_engine *engine, enum ebb_program_kin
     engine->step.cached = 0;
     engine->step.step = step;
     engine->step.micro = micro;
-    return ebb_engine_run(engine, kind);
+    if (!waits) return ebb_engine_run(engine, kind);
+    engine->waiting[engine->waiting_count++] = engine->step;
+    return engine->waiting_count == engine->plan->micros ? ebb_engine_flush(engine) : EBB_OK;
 }
 
 enum ebb_status ebb_engine_put_top(struct ebb_engine *engine, int64_t labels, const int32_t *ids,
@@ -492,7 +537,7 @@ enum ebb_status ebb_engine_put_top(struct ebb_engine *engine, int64_t labels, co
     const struct ebb_net_inputs *in = &engine->net->inputs;
     int64_t count = labels * objective->top_k;
     EBB_ASSERT(in->top_ids >= 0 && labels <= engine->request.capacity.tokens);
-    EBB_TRY(put(engine, in->top_ids, ids, count));
+    EBB_TRY(put(engine, in->top_ids, 0, ids, count));
     return ebb_device_copy(engine->device, ebb_engine_tensor(engine, in->top_logprobs), logprobs,
                            count * ebb_dtype_bytes(objective->top_dtype));
 }
@@ -531,13 +576,14 @@ enum ebb_status ebb_engine_get_logprobs(const struct ebb_engine *engine, int64_t
 enum ebb_status ebb_engine_put_kinds(struct ebb_engine *engine, int64_t docs, const int32_t *kinds)
 {
     EBB_ASSERT(engine->net->inputs.kinds >= 0 && docs <= engine->request.capacity.docs);
-    return put(engine, engine->net->inputs.kinds, kinds, docs);
+    return put(engine, engine->net->inputs.kinds, 0, kinds, docs);
 }
 
 enum ebb_status ebb_engine_update(struct ebb_engine *engine, uint64_t step, double learning_rate,
                                   double total_weight)
 {
     const struct ebb_optimizer_keys *keys = &engine->request.optimizer;
+    EBB_ASSERT(engine->waiting_count == 0);
     engine->step.step = step;
     engine->step.micro = 0;
     engine->step.learning_rate = learning_rate;
@@ -550,6 +596,7 @@ enum ebb_status ebb_engine_update(struct ebb_engine *engine, uint64_t step, doub
 enum ebb_status ebb_engine_drop_gradients(struct ebb_engine *engine)
 {
     engine->no_gradients = true;
+    engine->waiting_count = 0;
     return zero_gradients(engine);
 }
 
@@ -568,8 +615,8 @@ enum ebb_status ebb_engine_decode(struct ebb_engine *engine, const int32_t *ids,
     for (int64_t at = 0; at < count; at += tile) {
         int64_t n = count - at < tile ? count - at : tile;
         int32_t last = (int32_t)(n - 1);
-        EBB_TRY(ebb_engine_put_ids(engine, ids + at, n, false));
-        EBB_TRY(put(engine, in->label_rows, &last, 1));
+        EBB_TRY(ebb_engine_put_ids(engine, 0, ids + at, n, false));
+        EBB_TRY(put(engine, in->label_rows, 0, &last, 1));
         engine->step.tokens = n;
         engine->step.docs = 1;
         engine->step.labels = 1;

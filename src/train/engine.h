@@ -48,6 +48,8 @@ struct ebb_engine_request {
     struct ebb_optimizer_keys optimizer;
     struct ebb_capacity capacity;
     struct ebb_memory_keys memory;
+    int64_t accumulation; /* micro-batches of a step, 0 means 1; and their order: plan/plan.h */
+    enum ebb_auto breadth_first;
     const struct ebb_rates
         *rates; /* what work costs here, for the choice of a plan; NULL: not known */
     const struct ebb_forecast_load *load; /* by which it is searched; NULL: as plan/plan.h says */
@@ -113,11 +115,15 @@ void ebb_engine_parameters(const struct ebb_engine *engine, int64_t *trained, in
 /* Sets loss, labels, correct and norm_squared of the sums to zero: before the first micro-batch
  * of a step or of an evaluation. (Gradients are zero after open and after each update.) */
 void ebb_engine_begin(struct ebb_engine *engine);
-/* Runs TRAIN or EVAL on one micro-batch and waits for it. `step` from 1, `micro` from 0 within
- * the step: they key the random numbers. A batch beyond the capacity is refused with both
- * numbers. */
+/* Runs TRAIN or EVAL on one micro-batch and waits for it. Where the plan's runs of TRAIN take
+ * several (ebb_plan.micros), micro-batches are put there and wait until there are as many, or until
+ * ebb_engine_flush. `step` from 1, `micro` from 0 within the step: they key the random numbers. A
+ * batch beyond the capacity is refused with both numbers. The batch may go when this returns. */
 enum ebb_status ebb_engine_micro(struct ebb_engine *engine, enum ebb_program_kind kind,
                                  const struct ebb_batch *batch, uint64_t step, uint32_t micro);
+/* Runs TRAIN on the micro-batches that wait: after a step's last one, before its sums mean
+ * anything. Nothing where none wait. */
+enum ebb_status ebb_engine_flush(struct ebb_engine *engine);
 /* Labels' likeliest tokens (objective.top_k of each, objective.top_dtype): of a saved teacher, put
  * before a micro-batch of TRAIN; or read after one of EVAL that leaves them. */
 enum ebb_status ebb_engine_put_top(struct ebb_engine *engine, int64_t labels, const int32_t *ids,
@@ -141,7 +147,7 @@ struct ebb_profile *ebb_engine_profile(const struct ebb_engine *engine);
 /* Measures for a while, in place of whatever the programs' shared region holds. Between runs; not
  * before open. Needs no profile. What there is no room to measure stays 0. */
 enum ebb_status ebb_engine_ceilings(struct ebb_engine *engine, struct ebb_ceilings *ceilings);
-/* Forgets gradients: after a failed step. */
+/* Forgets gradients, and micro-batches that wait: after a failed step. */
 enum ebb_status ebb_engine_drop_gradients(struct ebb_engine *engine);
 /* As they stood after the last run. */
 struct ebb_sums ebb_engine_sums(const struct ebb_engine *engine);

@@ -38,11 +38,14 @@ struct ebb_engine {
     struct ebb_executor *executors[EBB_PROGRAM_COUNT];
     struct ebb_executor *first; /* the one whose tensors the host reads and writes */
     struct ebb_step step;
+    struct ebb_step
+        waiting[EBB_MICROS_MOST]; /* micro-batches that have been put for a run of TRAIN */
+    int32_t waiting_count;
     struct ebb_sums sums; /* as they were after the last run */
     bool fresh;           /* the next run begins with sums of zero */
     bool no_gradients;    /* nothing was added to gradients since the sweep */
     float *logits;        /* [V] the host's copy of what a decode run ended with */
-    int32_t *doc_starts;  /* [capacity docs + 1] the host's copy for GPU ops */
+    int32_t *doc_starts;  /* [micros of a run][capacity docs + 1] the host's copy for GPU ops */
     double load_seconds;  /* that the weights took */
     struct ebb_profile *profile; /* NULL: none */
     int64_t refused;             /* bytes that the system did not pin, and was to */
@@ -67,6 +70,8 @@ enum ebb_status ebb_engine_settle_pins(struct ebb_engine *engine);
 
 /* Device, spaces, executors, and what libraries have to prepare. */
 enum ebb_status ebb_engine_make_ready(struct ebb_engine *engine);
+/* Where the input of a run's micro-batch `slot` begins: an address of the device. */
+void *ebb_engine_input(const struct ebb_engine *engine, int32_t tensor, int32_t slot);
 /* Runs a program with the step as it stands, and waits. */
 enum ebb_status ebb_engine_run(struct ebb_engine *engine, enum ebb_program_kind kind);
 
@@ -114,10 +119,11 @@ enum ebb_status ebb_engine_open_table(struct ebb_engine *engine, const struct eb
 enum ebb_status ebb_engine_make_table(struct ebb_engine *engine, const struct ebb_net *net,
                                       const struct ebb_weight *weight, void **values);
 void ebb_engine_close_tables(struct ebb_engine *engine);
-/* A run's tokens: their ids and, where tables are not on the device, their rows. `second`: the
- * second model, if there is one, runs too. An id that is no row is EBB_FAILED. */
-enum ebb_status ebb_engine_put_ids(struct ebb_engine *engine, const int32_t *ids, int64_t count,
-                                   bool second);
+/* Tokens of a run's micro-batch `slot`: their ids and, where tables are not on the device, their
+ * rows. `second`: the second model, if there is one, runs too. An id that is no row is EBB_FAILED.
+ */
+enum ebb_status ebb_engine_put_ids(struct ebb_engine *engine, int32_t slot, const int32_t *ids,
+                                   int64_t count, bool second);
 /* Rows of `count` tokens as zeros: before there are tables. */
 void ebb_engine_clear_rows(struct ebb_engine *engine, int64_t count);
 /* Rows [row0, row0 + rows) of a weight in the type that it is kept in, wherever it lies. */

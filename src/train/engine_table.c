@@ -77,31 +77,31 @@ static enum ebb_status check_ids(struct ebb_engine *engine, const int32_t *ids, 
 }
 
 /* The host tensor of a net's rows, ready to be written; NULL: its table is on the device. */
-static void *rows_of(const struct ebb_engine *engine, const struct ebb_net *net)
+static void *rows_of(const struct ebb_engine *engine, const struct ebb_net *net, int32_t slot)
 {
     int32_t tensor = net ? ebb_decoder_rows_tensor(net) : -1;
     if (tensor < 0) return NULL;
     ebb_device_host_ready(engine->device);
-    return ebb_engine_tensor(engine, tensor);
+    return ebb_engine_input(engine, tensor, slot);
 }
 
-static void put_rows(struct ebb_engine *engine, const struct ebb_net *net, const int32_t *ids,
-                     int64_t count)
+static void put_rows(struct ebb_engine *engine, const struct ebb_net *net, int32_t slot,
+                     const int32_t *ids, int64_t count)
 {
-    void *rows = rows_of(engine, net);
+    void *rows = rows_of(engine, net, slot);
     const struct ebb_engine_table *table = &engine->tables[table_of(engine, net)];
     if (!rows) return;
     ebb_tensor_gather_rows(table->info, ids, count, table->cols, rows, engine->request.storage);
 }
 
-enum ebb_status ebb_engine_put_ids(struct ebb_engine *engine, const int32_t *ids, int64_t count,
-                                   bool second)
+enum ebb_status ebb_engine_put_ids(struct ebb_engine *engine, int32_t slot, const int32_t *ids,
+                                   int64_t count, bool second)
 {
     EBB_TRY(check_ids(engine, ids, count, second));
-    put_rows(engine, engine->net, ids, count);
-    if (second) put_rows(engine, ebb_decoder_teacher(engine->net), ids, count);
-    return ebb_device_copy(engine->device, ebb_engine_tensor(engine, engine->net->inputs.ids), ids,
-                           count * (int64_t)sizeof *ids);
+    put_rows(engine, engine->net, slot, ids, count);
+    if (second) put_rows(engine, ebb_decoder_teacher(engine->net), slot, ids, count);
+    return ebb_device_copy(engine->device, ebb_engine_input(engine, engine->net->inputs.ids, slot),
+                           ids, count * (int64_t)sizeof *ids);
 }
 
 void ebb_engine_clear_rows(struct ebb_engine *engine, int64_t count)
@@ -109,7 +109,7 @@ void ebb_engine_clear_rows(struct ebb_engine *engine, int64_t count)
     const struct ebb_net *nets[] = {engine->net, ebb_decoder_teacher(engine->net)};
     const struct ebb_model_config *configs[] = {engine->config, engine->teacher};
     for (int i = 0; i < 2; i++) {
-        void *rows = rows_of(engine, nets[i]);
+        void *rows = rows_of(engine, nets[i], 0);
         if (rows)
             memset(rows, 0,
                    (size_t)(count * configs[i]->width * ebb_dtype_bytes(engine->request.storage)));

@@ -129,19 +129,21 @@ static void add_gap(struct ebb_profile *p, const struct ebb_program *program,
 
 /* Entries that ran as one share its time by the bytes that each moves. */
 static void share_times(struct ebb_profile *p, const struct ebb_program *program,
-                        const struct ebb_op_env *env)
+                        const struct ebb_op_env *envs, int32_t micros)
 {
     for (int32_t e = 0; e < ebb_program_entries(program); e++) {
         struct ebb_entry_time *time = &p->times[e];
         double bytes = 0, at = time->begin, all = time->seconds;
         if (time->count < 2) continue;
         for (int32_t k = 0; k < time->count; k++)
-            bytes += ebb_entry_work(program, ebb_program_entry_at(program, e + k), env).bytes;
+            bytes +=
+                ebb_entry_work(program, ebb_program_entry_at(program, e + k), envs, micros).bytes;
         if (bytes <= 0) continue;
         for (int32_t k = 0; k < time->count; k++) {
             time[k].begin = at;
             time[k].seconds =
-                all * ebb_entry_work(program, ebb_program_entry_at(program, e + k), env).bytes /
+                all *
+                ebb_entry_work(program, ebb_program_entry_at(program, e + k), envs, micros).bytes /
                 bytes;
             at += time[k].seconds;
         }
@@ -150,17 +152,17 @@ static void share_times(struct ebb_profile *p, const struct ebb_program *program
 
 /* What COMPUTE's own last entry does not wait for, the run does. */
 static enum ebb_status add_run(struct ebb_profile *p, const struct ebb_program *program,
-                               const struct ebb_op_env *env, bool optimizer)
+                               const struct ebb_op_env *envs, int32_t micros, bool optimizer)
 {
     double at = 0, last = 0; /* where COMPUTE has come, and where the last queue has */
-    share_times(p, program, env);
+    share_times(p, program, envs, micros);
     for (int32_t e = 0; e < ebb_program_entries(program); e++) {
         const struct ebb_entry *entry = ebb_program_entry_at(program, e);
         const struct ebb_entry_time *time = &p->times[e];
         enum ebb_step_part which = ebb_entry_part(program, entry, optimizer);
         bool beside = entry->queue != EBB_QUEUE_COMPUTE;
         double end = time->begin + time->seconds;
-        struct ebb_op_work work = ebb_entry_work(program, entry, env);
+        struct ebb_op_work work = ebb_entry_work(program, entry, envs, micros);
         struct ebb_part_time sum = {.seconds = beside ? 0 : time->seconds,
                                     .beside = beside ? time->seconds : 0,
                                     .flops = work.flops,
@@ -177,8 +179,8 @@ static enum ebb_status add_run(struct ebb_profile *p, const struct ebb_program *
 }
 
 enum ebb_status ebb_profile_add(struct ebb_profile *profile, const struct ebb_executor *executor,
-                                const struct ebb_program *program, const struct ebb_op_env *env,
-                                bool optimizer)
+                                const struct ebb_program *program, const struct ebb_op_env *envs,
+                                int32_t count, bool optimizer)
 {
     double start = ebb_clock_seconds();
     int32_t entries = ebb_program_entries(program);
@@ -192,7 +194,7 @@ enum ebb_status ebb_profile_add(struct ebb_profile *profile, const struct ebb_ex
     }
     enum ebb_status status = EBB_OK;
     if (ebb_executor_times(executor, profile->times))
-        status = add_run(profile, program, env, optimizer);
+        status = add_run(profile, program, envs, count, optimizer);
     else
         profile->torn = true;
     profile->own += ebb_clock_seconds() - start;

@@ -58,10 +58,11 @@ void ebb_profile_end(struct ebb_profile *profile, double seconds);
 /* Forgets the steps so far. From here on every step counts: whoever calls it has warmed up. */
 void ebb_profile_forget(struct ebb_profile *profile);
 /* A run of a program that came to its sync; the executor has `profile`. `optimizer`: its ops are
- * the optimizer's, whatever they are. `env`: the run's, as ebb_op_work wants it. */
+ * the optimizer's, whatever they are. `envs` [count]: of the run's micro-batches, as ebb_op_work
+ * wants them. */
 enum ebb_status ebb_profile_add(struct ebb_profile *profile, const struct ebb_executor *executor,
-                                const struct ebb_program *program, const struct ebb_op_env *env,
-                                bool optimizer);
+                                const struct ebb_program *program, const struct ebb_op_env *envs,
+                                int32_t count, bool optimizer);
 
 /* steps 0: there is nothing. */
 struct ebb_profile_step ebb_profile_mean(const struct ebb_profile *profile);

@@ -92,6 +92,7 @@ static json_t *describe_plan(const struct ebb_plan *plan)
               set(json, "frozen_matrices", describe_units(plan, EBB_UNIT_PARAMS)) &&
               set(json, "optimizer_state", describe_units(plan, EBB_UNIT_OPTIMIZER)) &&
               set(json, "policies", describe_policies(plan)) &&
+              set(json, "micro_batches_at_once", integer(plan->micros)) &&
               set(json, "bytes_out", integer(plan->bytes_out)) &&
               set(json, "bytes_in", integer(plan->bytes_in)) &&
               set(json, "update_bytes_out", integer(plan->update_out)) &&

@@ -234,7 +234,7 @@ static enum ebb_status run_micros(struct trainer *t, struct work *w)
         if (ebb_loader_tell(r->train).micro == 0)
             break; /* a step does not reach into the next epoch */
     }
-    return EBB_OK;
+    return ebb_engine_flush(r->engine);
 }
 
 /* A step without labels, or one whose gradients are not finite, changes no weight and counts as no
