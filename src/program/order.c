@@ -32,9 +32,25 @@ struct clock {
     int32_t latest[EBB_QUEUE_COUNT];
 };
 
+/* An access that can conflict with others. */
+struct touch {
+    int64_t begin, end;
+    int32_t tensor;
+    int32_t piece; /* the first */
+    uint8_t space;
+    bool writes;
+};
+
+struct bounds {
+    int64_t begin, end;
+};
+
 struct ordering {
     struct ebb_program *program;
-    bool *ordered; /* [tensors] false: persistent and only read, so that nothing conflicts there */
+    struct touch *touches; /* of all entries */
+    int32_t *first;        /* [entries + 1] each entry's first touch */
+    bool *written;         /* [tensors] some entry writes it, or it is not persistent */
+    struct bounds *last;   /* [tensors] of the touch that was cut last */
     struct cuts cuts[EBB_SPACE_COUNT];
     struct clock *clocks; /* [entries] after each entry */
     int32_t *last_waiter; /* [entries] -1: nobody waits for it */
@@ -48,51 +64,85 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Most persistent tensors are weights that no entry writes. */
-static enum ebb_status mark_ordered(struct ordering *o)
+/* All accesses, of every tensor. */
+static void gather_touches(struct ordering *o)
 {
     const struct ebb_program *program = o->program;
-    struct ebb_access access;
-    o->ordered = ebb_mem_alloc(program->ctx, (size_t)program->tensor_count + 1);
-    if (o->ordered == NULL) return EBB_NO_MEMORY;
-    for (int32_t t = program->persistent; t < program->tensor_count; t++) o->ordered[t] = true;
+    int32_t count = 0;
+    for (int32_t e = 0; e < program->entry_count; e++) {
+        o->first[e] = count;
+        for (int i = 0; i < ebb_program_views(program, &program->entries[e]); i++) {
+            struct ebb_access access;
+            if (!ebb_program_access(program, &program->entries[e], i, &access)) continue;
+            o->touches[count++] = (struct touch){.begin = access.begin,
+                                                 .end = access.end,
+                                                 .tensor = access.tensor,
+                                                 .space = (uint8_t)access.space,
+                                                 .writes = access.writes};
+            o->written[access.tensor] |= access.writes;
+        }
+    }
+    o->first[program->entry_count] = count;
+}
+
+/* Most persistent tensors are weights that no entry writes: nothing conflicts there. */
+static void drop_unwritten(struct ordering *o)
+{
+    int32_t count = 0;
+    for (int32_t e = 0; e < o->program->entry_count; e++) {
+        int32_t from = o->first[e];
+        o->first[e] = count;
+        for (int32_t i = from; i < o->first[e + 1]; i++)
+            if (o->written[o->touches[i].tensor]) o->touches[count++] = o->touches[i];
+    }
+    o->first[o->program->entry_count] = count;
+}
+
+static enum ebb_status list_touches(struct ordering *o)
+{
+    const struct ebb_program *program = o->program;
+    size_t views = 0;
     for (int32_t e = 0; e < program->entry_count; e++)
-        for (int i = 0; i < ebb_program_views(program, &program->entries[e]); i++)
-            if (ebb_program_access(program, &program->entries[e], i, &access) && access.writes)
-                o->ordered[access.tensor] = true;
+        views += (size_t)ebb_program_views(program, &program->entries[e]);
+    o->touches = ebb_mem_alloc(program->ctx, (views + 1) * sizeof *o->touches);
+    o->first = ebb_mem_alloc(program->ctx, ((size_t)program->entry_count + 1) * sizeof *o->first);
+    o->written = ebb_mem_alloc(program->ctx, (size_t)program->tensor_count + 1);
+    if (o->touches == NULL || o->first == NULL || o->written == NULL) return EBB_NO_MEMORY;
+    for (int32_t t = program->persistent; t < program->tensor_count; t++) o->written[t] = true;
+    gather_touches(o);
+    drop_unwritten(o);
     return EBB_OK;
 }
 
-/* The i-th access of an entry, where it can conflict with others. */
-static bool access_at(const struct ordering *o, const struct ebb_entry *entry, int i,
-                      struct ebb_access *access)
+static void cut(struct cuts *cuts, int64_t at, bool store)
 {
-    return ebb_program_access(o->program, entry, i, access) && o->ordered[access->tensor];
+    if (store) cuts->at[cuts->count] = at;
+    cuts->count++;
 }
 
-/* Counts, then fills: `cuts` come without room at first. */
+/* Counts, then fills: `cuts` come without room at first. Most touches are of the same part of a
+ * tensor as the one before, or of the next, and cut little more. */
 static void gather_cuts(struct ordering *o, bool store)
 {
     const struct ebb_program *program = o->program;
     for (int s = 0; s < EBB_SPACE_COUNT; s++) o->cuts[s].count = 0;
-    for (int32_t e = 0; e < program->entry_count; e++) {
-        const struct ebb_entry *entry = &program->entries[e];
-        for (int i = 0; i < ebb_program_views(program, entry); i++) {
-            struct ebb_access access;
-            if (!access_at(o, entry, i, &access)) continue;
-            struct cuts *cuts = &o->cuts[access.space];
-            if (store) {
-                cuts->at[cuts->count] = access.begin;
-                cuts->at[cuts->count + 1] = access.end;
-            }
-            cuts->count += 2;
-        }
+    memset(o->last, 0xff, (size_t)program->tensor_count * sizeof *o->last);
+    for (int32_t i = 0; i < o->first[program->entry_count]; i++) {
+        const struct touch *touch = &o->touches[i];
+        struct cuts *cuts = &o->cuts[touch->space];
+        struct bounds *last = &o->last[touch->tensor];
+        if (touch->begin != last->begin && touch->begin != last->end)
+            cut(cuts, touch->begin, store);
+        if (touch->end != last->begin && touch->end != last->end) cut(cuts, touch->end, store);
+        *last = (struct bounds){touch->begin, touch->end};
     }
 }
 
 static enum ebb_status make_cuts(struct ordering *o)
 {
     struct ebb_ctx *ctx = o->program->ctx;
+    o->last = ebb_mem_alloc(ctx, ((size_t)o->program->tensor_count + 1) * sizeof *o->last);
+    if (o->last == NULL) return EBB_NO_MEMORY;
     gather_cuts(o, false);
     for (int s = 0; s < EBB_SPACE_COUNT; s++) {
         o->cuts[s].at = ebb_mem_alloc(ctx, ((size_t)o->cuts[s].count + 1) * sizeof(int64_t));
@@ -133,26 +183,26 @@ static void raise_to(int32_t *latest, int32_t entry)
     if (entry > *latest) *latest = entry;
 }
 
-/* The latest entry of each queue that an access must come after. */
-static void need_for(const struct ordering *o, const struct ebb_access *access, struct clock *need)
+/* The latest entry of each queue that a touch must come after. */
+static void need_for(const struct ordering *o, const struct touch *touch, struct clock *need)
 {
-    const struct cuts *cuts = &o->cuts[access->space];
-    for (int32_t i = first_piece(cuts, access->begin); cuts->at[i] < access->end; i++) {
+    const struct cuts *cuts = &o->cuts[touch->space];
+    for (int32_t i = touch->piece; cuts->at[i] < touch->end; i++) {
         const struct piece *piece = &cuts->pieces[i];
         if (piece->writer >= 0)
             raise_to(&need->latest[o->program->entries[piece->writer].queue], piece->writer);
-        if (!access->writes) continue;
+        if (!touch->writes) continue;
         for (int q = 0; q < EBB_QUEUE_COUNT; q++) raise_to(&need->latest[q], piece->reader[q]);
     }
 }
 
-static void remember(struct ordering *o, const struct ebb_access *access, int32_t e)
+static void remember(struct ordering *o, const struct touch *touch, int32_t e)
 {
-    struct cuts *cuts = &o->cuts[access->space];
+    struct cuts *cuts = &o->cuts[touch->space];
     int queue = o->program->entries[e].queue;
-    for (int32_t i = first_piece(cuts, access->begin); cuts->at[i] < access->end; i++) {
+    for (int32_t i = touch->piece; cuts->at[i] < touch->end; i++) {
         struct piece *piece = &cuts->pieces[i];
-        if (access->writes) {
+        if (touch->writes) {
             piece->writer = e;
             for (int q = 0; q < EBB_QUEUE_COUNT; q++) piece->reader[q] = -1;
         } else if (piece->writer != e) {
@@ -178,9 +228,11 @@ static enum ebb_status order_entry(struct ordering *o, int32_t e, struct clock n
     int own = entry->queue;
     struct clock need;
     memset(&need, 0xff, sizeof need);
-    struct ebb_access access;
-    for (int i = 0; i < ebb_program_views(program, entry); i++)
-        if (access_at(o, entry, i, &access)) need_for(o, &access, &need);
+    for (int32_t i = o->first[e]; i < o->first[e + 1]; i++) {
+        struct touch *touch = &o->touches[i];
+        touch->piece = first_piece(&o->cuts[touch->space], touch->begin);
+        need_for(o, touch, &need);
+    }
 
     struct clock *clock = &now[own]; /* of the queue: what its entry before this one came after */
     for (int q = 0; q < EBB_QUEUE_COUNT; q++)
@@ -202,8 +254,7 @@ static enum ebb_status order_entry(struct ordering *o, int32_t e, struct clock n
     clock->latest[own] = e;
     o->clocks[e] = *clock;
 
-    for (int i = 0; i < ebb_program_views(program, entry); i++)
-        if (access_at(o, entry, i, &access)) remember(o, &access, e);
+    for (int32_t i = o->first[e]; i < o->first[e + 1]; i++) remember(o, &o->touches[i], e);
     return EBB_OK;
 }
 
@@ -231,7 +282,7 @@ static enum ebb_status order_all(struct ordering *o)
 {
     struct ebb_program *program = o->program;
     size_t entries = (size_t)program->entry_count + 1;
-    EBB_TRY(mark_ordered(o));
+    EBB_TRY(list_touches(o));
     EBB_TRY(make_cuts(o));
     o->clocks = ebb_mem_alloc(program->ctx, entries * sizeof *o->clocks);
     o->last_waiter = ebb_mem_alloc(program->ctx, entries * sizeof *o->last_waiter);
@@ -257,7 +308,10 @@ enum ebb_status ebb_program_order(struct ebb_program *program)
         ebb_mem_free(program->ctx, o.cuts[s].at);
         ebb_mem_free(program->ctx, o.cuts[s].pieces);
     }
-    ebb_mem_free(program->ctx, o.ordered);
+    ebb_mem_free(program->ctx, o.touches);
+    ebb_mem_free(program->ctx, o.first);
+    ebb_mem_free(program->ctx, o.written);
+    ebb_mem_free(program->ctx, o.last);
     ebb_mem_free(program->ctx, o.clocks);
     ebb_mem_free(program->ctx, o.last_waiter);
     ebb_mem_free(program->ctx, o.free_events);

@@ -298,20 +298,19 @@ static enum ebb_status check_view(const struct ebb_program *program, int32_t ent
     if (view->tensor < 0) return EBB_OK;
     const struct ebb_tensor *tensor = &program->tensors[view->tensor];
     char text[EBB_ENTRY_TEXT];
-    ebb_entry_text(program, entry, text);
     if (view->dtype >= EBB_DTYPE_COUNT || view->extent > EBB_EXTENT_LABELS || view->rows < 0 ||
         view->cols < 0 || (view->rows > 1 && view->stride < view->cols))
         return EBB_FAIL(program->ctx, EBB_FAILED,
                         "program '%s': view %d of %s, of tensor '%s', is malformed: dtype %d, "
                         "extent %d, %" PRId64 " x %" PRId64 ", stride %" PRId64,
-                        program->name, i, text, tensor->name, view->dtype, view->extent, view->rows,
-                        view->cols, view->stride);
+                        program->name, i, ebb_entry_text(program, entry, text), tensor->name,
+                        view->dtype, view->extent, view->rows, view->cols, view->stride);
     if (view->offset < 0 || ebb_view_span(view) > tensor->bytes - view->offset)
         return EBB_FAIL(program->ctx, EBB_FAILED,
                         "program '%s': view %d of %s is bytes [%" PRId64 ", %" PRId64
                         ") of tensor '%s', which has %" PRId64,
-                        program->name, i, text, view->offset, view->offset + ebb_view_span(view),
-                        tensor->name, tensor->bytes);
+                        program->name, i, ebb_entry_text(program, entry, text), view->offset,
+                        view->offset + ebb_view_span(view), tensor->name, tensor->bytes);
     return EBB_OK;
 }
 
