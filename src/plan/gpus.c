@@ -99,7 +99,7 @@ const struct ebb_gpu *ebb_gpu_find(const char *name)
 
 /* ---- rates ---- */
 
-/* One H200 (driver 580.159.04), 2 Dec 2026, in seconds for a call, a byte, an operation. Products,
+/* One H200 (driver 580.159.04), 2 and 3 Dec 2026, in seconds for a call, a byte, an operation. Products,
  * thin products, memory-bound ops and losses: fitted to steps of Llama 3.2 1B and Qwen2.5-7B with
  * LoRA at 8,192 and 32,768 tokens, which hold it at its power limit; the rest: what `ebb probe`
  * measured. */
@@ -119,8 +119,8 @@ static const struct ebb_cost reference[EBB_COST_COUNT] = {
     [EBB_COST_OPTIMIZER] = {0.02e-6, 1 / 3.988e12, 0},
     [EBB_COST_COPY_OUT] = {4.8e-6, 1 / 55.35e9, 0},
     [EBB_COST_COPY_IN] = {5.95e-6, 1 / 51.9e9, 0},
-    [EBB_COST_BOUNCE_OUT] = {0, 1 / 5.7e9, 0},
-    [EBB_COST_BOUNCE_IN] = {0, 1 / 5.6e9, 0},
+    [EBB_COST_BOUNCE_OUT] = {434e-6, 1 / 8.96e9, 0},
+    [EBB_COST_BOUNCE_IN] = {0, 1 / 8.23e9, 0},
     [EBB_COST_GAP] = {1.42e-6, 0, 0},
     [EBB_COST_HOST] = {0.076e-3, 1 / 35.3e9, 0},
 };

@@ -246,29 +246,69 @@ static int64_t layers_for(double bytes, double each, int64_t at_most)
     return layers < (double)at_most ? (int64_t)layers : at_most;
 }
 
-/* Shifts layers to ranges with less memory, by what is too much. False: there are none. */
-static bool shrink(const struct searcher *s, struct ebb_mix *mix)
+/* Shifts layers down to ranges with less device memory, by what is too much. */
+static bool shrink_device(const struct searcher *s, struct ebb_mix *mix)
 {
-    const struct ebb_plan_request *request = &s->plan->request;
-    double over =
-        request->device_budget > 0 ? (double)(s->plan->total_bytes - request->device_budget) : 0;
-    for (int i = mix->ranges - 1; over > 0 && i > 0; i--) {
+    double over = (double)(s->plan->total_bytes - s->plan->request.device_budget);
+    for (int i = mix->ranges - 1; i > 0; i--) {
         double each = s->sets.at[mix->set[i]].device - s->sets.at[mix->set[i - 1]].device;
         if (each <= 0) continue;
         ebb_mix_shift(mix, i, i - 1, layers_for(over, each, mix->layers[i]));
         return true;
     }
-    if (over > 0 || request->host_budget == 0) return false;
-    over = (double)(s->plan->host_bytes - request->host_budget);
+    return false;
+}
+
+/* The set that moves one slot less than another, the last that it moves, and makes it again; -1:
+ * keys do not allow it, or nothing moves. */
+static int moving_less(const struct searcher *s, int set)
+{
+    struct ebb_set less = s->sets.at[set];
+    int slot = s->net->slot_count - 1;
+    while (slot > 0 && !ebb_policy_moves((enum ebb_policy)less.policy[slot])) slot--;
+    less.policy[slot] = EBB_POLICY_RECOMPUTE;
+    return slot > 0 ? find_set(s, &less) : -1;
+}
+
+/* Shifts layers to a neighbour with less in host memory, down, or up where the device has room.
+ * Where there is none, layers of the range with the most in host memory move a slot less. */
+static bool shrink_host(const struct searcher *s, struct ebb_mix *mix)
+{
+    const struct ebb_plan_request *request = &s->plan->request;
+    const struct ebb_set *sets = s->sets.at;
+    double over = (double)(s->plan->host_bytes - request->host_budget),
+           room = request->device_budget > 0
+                      ? (double)(request->device_budget - s->plan->total_bytes)
+                      : HUGE_VAL;
+    int most = 0;
+    for (int i = 0; i < mix->ranges; i++)
+        if (sets[mix->set[i]].host > sets[mix->set[most]].host) most = i;
     for (int i = 0; i + 1 < mix->ranges; i++)
         for (int k = 0; k < 2; k++) { /* down, then up */
             int from = k == 0 ? i + 1 : i, to = k == 0 ? i : i + 1;
-            double each = s->sets.at[mix->set[from]].host - s->sets.at[mix->set[to]].host;
+            double each = sets[mix->set[from]].host - sets[mix->set[to]].host;
             if (each <= 0) continue;
-            ebb_mix_shift(mix, from, to, layers_for(over, each, mix->layers[from]));
+            int64_t layers = layers_for(over, each, mix->layers[from]);
+            double more = sets[mix->set[to]].device - sets[mix->set[from]].device;
+            if ((double)layers * more > room) continue;
+            ebb_mix_shift(mix, from, to, layers);
             return true;
         }
-    return false;
+    int less = moving_less(s, mix->set[most]);
+    if (less < 0 || mix->ranges == EBB_MIX_RANGES) return false;
+    double each = sets[mix->set[most]].host - sets[less].host;
+    if (each <= 0) return false;
+    ebb_mix_give(&s->sets, mix, most, less, layers_for(over, each, mix->layers[most]));
+    return true;
+}
+
+/* Shifts layers to ranges with less memory, by what is too much. False: there are none. */
+static bool shrink(const struct searcher *s, struct ebb_mix *mix)
+{
+    const struct ebb_plan_request *request = &s->plan->request;
+    if (request->device_budget > 0 && s->plan->total_bytes > request->device_budget)
+        return shrink_device(s, mix);
+    return request->host_budget > 0 && shrink_host(s, mix);
 }
 
 /* Shifts layers to the last range, as many as what is left has room for. False: none. */

@@ -136,6 +136,10 @@ unsigned ebb_set_moves(const struct ebb_mix_costs *costs, const struct ebb_set *
 bool ebb_mix_same(const struct ebb_mix *a, const struct ebb_mix *b);
 /* Moves layers from range `from` to range `to`; ranges that end empty go. */
 void ebb_mix_shift(struct ebb_mix *mix, int from, int to, int64_t layers);
+/* Gives layers of range `from` another set, in a range of its own or of that set; there are fewer
+ * ranges than EBB_MIX_RANGES, or one has the set. */
+void ebb_mix_give(const struct ebb_sets *sets, struct ebb_mix *mix, int from, int set,
+                  int64_t layers);
 /* The policies of all layers. */
 void ebb_mix_apply(const struct ebb_sets *sets, const struct ebb_mix *mix, int slots,
                    struct ebb_policies *policies);

@@ -273,6 +273,14 @@ static void add_range(const struct ebb_sets *sets, struct ebb_mix *mix, int set,
     mix->ranges++;
 }
 
+void ebb_mix_give(const struct ebb_sets *sets, struct ebb_mix *mix, int from, int set,
+                  int64_t layers)
+{
+    mix->layers[from] -= layers;
+    if (mix->layers[from] == 0) remove_range(mix, from);
+    add_range(sets, mix, set, layers);
+}
+
 void ebb_mix_apply(const struct ebb_sets *sets, const struct ebb_mix *mix, int slots,
                    struct ebb_policies *policies)
 {
@@ -366,13 +374,12 @@ static bool swap(const struct finder *f, const struct ebb_mix *mix, int from, in
           &high);
     if (!(low <= high)) return false;
     int64_t count = (int64_t)high;
-    *other = *mix;
-    other->layers[from] -= count;
-    if (other->layers[from] == 0) remove_range(other, from);
+    int ranges = mix->layers[from] == count ? mix->ranges - 1 : mix->ranges;
     bool there = false;
-    for (int i = 0; i < other->ranges; i++) there = there || other->set[i] == set;
-    if (!there && other->ranges == EBB_MIX_RANGES) return false;
-    add_range(f->sets, other, set, count);
+    for (int i = 0; i < mix->ranges; i++) there = there || mix->set[i] == set;
+    if (!there && ranges == EBB_MIX_RANGES) return false;
+    *other = *mix;
+    ebb_mix_give(f->sets, other, from, set, count);
     other->seconds = ebb_mix_seconds(costs, f->sets, other);
     return fits(costs, f->sets, other);
 }
