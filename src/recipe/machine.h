@@ -23,6 +23,10 @@ struct ebb_machine {
     int threads; /* of the CPU backend; 0: all */
 };
 
+/* Adds the libraries that compute there, each behind ", ", with versions: ", oneDNN 2.6.3, ...".
+ * EBB_UNSUPPORTED, as a run would say it, where one cannot be loaded. */
+enum ebb_status ebb_machine_libraries(struct ebb_ctx *ctx, const struct ebb_machine *machine,
+                                      struct ebb_str *out);
 /* rates->device, versions, threads and storage as they are here; the rest stays. EBB_DEVICE where
  * the backend has no device. */
 enum ebb_status ebb_machine_describe(struct ebb_ctx *ctx, const struct ebb_machine *machine,
