@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "device/device_gpu_seen.h"
 #include "op/attention.h"
 #include "op/matmul.h"
 
@@ -83,6 +84,20 @@ enum ebb_status ebb_machine_describe(struct ebb_ctx *ctx, const struct ebb_machi
     if (status == EBB_OK) snprintf(rates->versions, sizeof rates->versions, "%s", versions.data);
     ebb_str_free(ctx, &versions);
     return status;
+}
+
+void ebb_machine_tell_unused(struct ebb_ctx *ctx, const struct ebb_config *config, const char *root)
+{
+    char why[EBB_BACKEND_WHY];
+    if (config->device != EBB_DEVICE_KEY_AUTO || config->gpu ||
+        ebb_gpu_hidden(ebb_environment("CUDA_VISIBLE_DEVICES")) ||
+        ebb_backend_is_there(EBB_BACKEND_CUDA, why, sizeof why) || !ebb_gpu_seen(root))
+        return;
+    ebb_warn_once(
+        ctx, "device.auto",
+        "device: auto takes the CPU, though this machine seems to have an NVIDIA GPU: %s; "
+        "'device: cpu' where that is meant",
+        why);
 }
 
 /* ---- where they are ---- */

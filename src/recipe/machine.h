@@ -46,6 +46,12 @@ enum ebb_status ebb_machine_keep_rates(struct ebb_ctx *ctx, const struct ebb_mac
                                        const struct ebb_rates *rates, char **path,
                                        char why[EBB_MACHINE_WHY]);
 
+/* One warning where `device: auto` became the CPU although the machine has an NVIDIA GPU, which
+ * nobody hid (CUDA_VISIBLE_DEVICES): the driver is missing, or the build is one for the CPU. `root`
+ * as ebb_gpu_seen() has it. */
+void ebb_machine_tell_unused(struct ebb_ctx *ctx, const struct ebb_config *config,
+                             const char *root);
+
 #ifdef __cplusplus
 }
 #endif
