@@ -38,14 +38,26 @@ make_verdicts() {
     done >"$1"
 }
 
+# unless KEY=VALUE WORD ...: KEY=VALUE, unless one of the words is for the same key.
+unless() {
+    own=$1
+    shift
+    for word in "$@"; do
+        case $word in "${own%%=*}="*) return ;; esac
+    done
+    echo "$own"
+}
+
 # prefer KEY=VALUE ...: a short run of `ebb dpo` on model and pairs.jsonl into run.
 prefer() {
-    ebb dpo model=model dataset=pairs.jsonl output_dir=run threads=1 "$@"
+    # shellcheck disable=SC2046
+    ebb dpo model=model dataset=pairs.jsonl $(unless output_dir=run "$@") threads=1 "$@"
 }
 
 # train KEY=VALUE ...: a short run of `ebb sft` on model and data.jsonl into run.
 train() {
-    ebb sft model=model dataset=data.jsonl output_dir=run threads=1 "$@"
+    # shellcheck disable=SC2046
+    ebb sft model=model $(unless dataset=data.jsonl "$@") $(unless output_dir=run "$@") threads=1 "$@"
 }
 
 # error_of COMMAND ...: runs it and lets only its error through, not what it says on the way.
