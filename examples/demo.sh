@@ -1,5 +1,6 @@
 #!/bin/sh
-# What `./do demo` shows: a small model learns to speak from nothing, then a second task within a memory budget.
+# What `./do demo` shows: a small model learns to speak from nothing, then a second task within a memory budget; at the end a
+# picture of what fits into one.
 #
 #   sh examples/demo.sh BUILD_FOLDER
 #
@@ -164,5 +165,10 @@ done
 echo "Losses, gradient norms and adapters of the three are equal, bit for bit:"
 paste "$out/all-kept.loss" "$out/checkpointing.loss" "$out/offloading.loss" | sed 's/^/  /'
 
+title "5. What fits: one budget, longer and longer sequences"
+sh "$here/demo_picture.sh" "$ebb" "$out/base" "$out/facts.jsonl" "$out"
+
 title "Done in $(($(date +%s) - start)) seconds. The models are in $out: try"
 echo "$ebb generate model_name_or_path=$out/lora prompt='Under the tree sings the tiny grey cat.'"
+echo
+cat "$out/demo.txt"

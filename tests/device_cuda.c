@@ -545,6 +545,20 @@ static void memory_of_the_process_is_the_spaces_and_an_overhead(void **state)
     fixture_free(&f);
 }
 
+/* nvidia-smi's number, wherever the kernel's module tells. */
+static void the_driver_says_its_own_version(void **state)
+{
+    (void)state;
+    struct fixture f = fixture_create((struct ebb_device_options){0});
+    struct ebb_backend_facts facts;
+    assert_true(ebb_backend_facts(f.ctx, EBB_BACKEND_CUDA, &facts));
+    print_message("%s, driver %s\n", facts.name, facts.driver);
+    assert_true(strchr(facts.driver, '.') != NULL);
+    if (access("/proc/driver/nvidia/version", R_OK) == 0)
+        assert_int_equal(strspn(facts.driver, "0123456789."), strlen(facts.driver));
+    fixture_free(&f);
+}
+
 /* ---- in a process of their own --------------------------------------------------------------- */
 
 struct child {
@@ -779,6 +793,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(tickets_order_bounced_copies_and_the_host),
         cmocka_unit_test(a_source_is_free_when_its_copy_is_done),
         cmocka_unit_test(how_fast_copies_are),
+        cmocka_unit_test(the_driver_says_its_own_version),
         cmocka_unit_test(a_lost_gpu_ends_everything_with_one_message),
         cmocka_unit_test(memory_that_another_process_has_is_told),
         cmocka_unit_test(a_gpu_that_is_hidden_is_told_by_its_variable),

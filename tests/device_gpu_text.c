@@ -35,16 +35,41 @@ static void each_way_of_having_no_gpu_is_told(void **state)
                    "the GPU does not answer: it burns");
 }
 
+static void the_drivers_version_is_found_in_what_its_module_says(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *wanted;
+    } cases[] = {
+        {"NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.183.01  Sun May 12 19:39:15 UTC "
+         "2024\n"
+         "GCC version:  gcc version 12.2.0 (Debian 12.2.0-14)\n",
+         "535.183.01"},
+        {"NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.159.04  Release Build  "
+         "(dvs-builder@U22-I3-AM02-24-3)  Thu Aug 28 2025\nGCC version:  gcc 12.3.0\n",
+         "580.159.04"},
+        {"NVRM version: NVIDIA UNIX Open Kernel Module for aarch64  590.44\n", "590.44"},
+        {"NVRM version: of no known form\nGCC version:  gcc version 12.2.0\n", ""},
+        {"gVisor 580.1\n", ""},
+        {"", ""},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char out[32] = "before", tight[8];
+        bool found = ebb_gpu_driver_version(cases[i].text, out, sizeof out);
+        assert_string_equal(out, cases[i].wanted);
+        assert_int_equal(found, cases[i].wanted[0] != '\0');
+        if (strlen(cases[i].wanted) >= sizeof tight)
+            assert_false(ebb_gpu_driver_version(cases[i].text, tight, sizeof tight));
+    }
+}
+
 static void users_of_the_gpu_are_named_the_largest_first(void **state)
 {
     (void)state;
     char text[256];
-    struct ebb_gpu_user users[6] = {{10, "small", 1 << 30},
-                                    {11, "python3", INT64_C(100) << 30},
-                                    {12, "", 2 << 20},
-                                    {13, "unknown", -1},
-                                    {14, "x", 0},
-                                    {15, "y", 3 << 20}};
+    struct ebb_gpu_user users[6] = {{10, "small", 1 << 30}, {11, "python3", INT64_C(100) << 30},
+                                    {12, "", 2 << 20},      {13, "unknown", -1},
+                                    {14, "x", 0},           {15, "y", 3 << 20}};
     assert_string_equal(ebb_gpu_users_text(users, 0, text, sizeof text), "");
     assert_string_equal(ebb_gpu_users_text(users, 1, text, sizeof text),
                         "process 10 (small) uses 1 GiB");
@@ -75,6 +100,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_way_of_having_no_gpu_is_told),
+        cmocka_unit_test(the_drivers_version_is_found_in_what_its_module_says),
         cmocka_unit_test(users_of_the_gpu_are_named_the_largest_first),
         cmocka_unit_test(advice_for_a_lost_gpu_names_the_kernels_log),
     };

@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/file.h"
@@ -212,6 +213,50 @@ static void what_cannot_be_kept_is_no_error(void **state)
     ebb_mem_free(t->ctx, file);
 }
 
+/* With CUDA_VISIBLE_DEVICES as given, in a machine whose devices are below `root`. */
+static int told_in(struct test *t, const char *root, const char *visible,
+                   enum ebb_device_key device, char *gpu)
+{
+    struct ebb_config *config = calloc(1, sizeof *config);
+    assert_non_null(config);
+    config->device = device;
+    config->gpu = gpu;
+    if (visible)
+        setenv("CUDA_VISIBLE_DEVICES", visible, 1);
+    else
+        unsetenv("CUDA_VISIBLE_DEVICES");
+    struct ebb_ctx *ctx = ebb_ctx_create(); /* a warning is said once in each */
+    ebb_ctx_set_log(ctx, take_line, t);
+    t->warnings = 0;
+    ebb_machine_tell_unused(ctx, config, root);
+    ebb_ctx_free(ctx);
+    free(config);
+    return t->warnings;
+}
+
+static void a_gpu_that_auto_does_not_take_is_told(void **state)
+{
+    struct test *t = *state;
+    char folder[512], file[600], name[] = "H200";
+    if (ebb_backend_is_there(EBB_BACKEND_CUDA, NULL, 0)) skip();
+    assert_int_equal(told_in(t, t->cache, NULL, EBB_DEVICE_KEY_AUTO, NULL), 0);
+    snprintf(folder, sizeof folder, "%s/dev", t->cache);
+    snprintf(file, sizeof file, "%s/nvidia0", folder);
+    ok(t, ebb_dir_create(t->ctx, folder));
+    ok(t, ebb_file_write(t->ctx, file, "", 0));
+    assert_int_equal(told_in(t, t->cache, NULL, EBB_DEVICE_KEY_AUTO, NULL), 1);
+    assert_non_null(strstr(t->warning, "device: auto takes the CPU"));
+    char why[EBB_BACKEND_WHY];
+    (void)ebb_backend_is_there(EBB_BACKEND_CUDA, why, sizeof why);
+    assert_non_null(strstr(t->warning, why));
+    assert_int_equal(told_in(t, t->cache, "0", EBB_DEVICE_KEY_AUTO, NULL), 1);
+    /* As somebody wanted it. */
+    assert_int_equal(told_in(t, t->cache, "", EBB_DEVICE_KEY_AUTO, NULL), 0);
+    assert_int_equal(told_in(t, t->cache, "-1", EBB_DEVICE_KEY_AUTO, NULL), 0);
+    assert_int_equal(told_in(t, t->cache, NULL, EBB_DEVICE_KEY_CPU, NULL), 0);
+    assert_int_equal(told_in(t, t->cache, NULL, EBB_DEVICE_KEY_AUTO, name), 0);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, open_test, close_test)
@@ -223,6 +268,7 @@ int main(void)
         TEST(rates_of_something_else_are_not_used),
         TEST(what_cannot_be_kept_is_no_error),
         TEST(without_a_place_for_a_cache_nothing_is_kept),
+        TEST(a_gpu_that_auto_does_not_take_is_told),
     };
 #undef TEST
     return cmocka_run_group_tests(tests, NULL, NULL);

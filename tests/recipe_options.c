@@ -553,6 +553,8 @@ static void errors_name_file_line_column_and_the_nearest_key(void **state)
                  "wanted list of paths or mappings");
     assert_fails(EBB_COMMAND_SFT, "lr: 1\nlearning_rate: 1\n", EBB_BAD_CONFIG,
                  "set twice: 'lr' on line 1 and 'learning_rate' on line 2");
+    assert_fails(EBB_COMMAND_GENERATE, "stop: ['.']\nstop_strings: ['!']\n", EBB_BAD_CONFIG,
+                 "set twice: 'stop' on line 1 and 'stop_strings' on line 2");
     assert_fails(EBB_COMMAND_SFT, "- a\n", EBB_BAD_CONFIG, "a configuration is a mapping");
     assert_fails(EBB_COMMAND_SFT, "dataset_name: d\noutput_dir: o\n", EBB_BAD_CONFIG,
                  "'ebb sft' needs 'model_name_or_path'");

@@ -6,6 +6,7 @@
 #include "base/json.h"
 #include "cli/cli.h"
 #include "cli/embedded.h"
+#include "recipe/machine.h"
 
 static const struct ebb_cli_command commands[] = {
     {"sft", NULL, NULL, ebb_cli_sft, true, false},
@@ -74,6 +75,8 @@ enum ebb_status ebb_cli_options(struct ebb_cli *cli, enum ebb_command command,
     EBB_TRY(ebb_options_create(cli->ctx, command, config, options));
     enum ebb_status status = ebb_options_arguments(*options, cli->count, cli->words);
     if (status == EBB_OK) status = ebb_options_check(*options);
+    if (status == EBB_OK && ebb_option_find("device")->commands & 1u << command)
+        ebb_machine_tell_unused(cli->ctx, config, "");
     if (status == EBB_OK) return EBB_OK;
     ebb_options_free(*options);
     *options = NULL;

@@ -88,11 +88,12 @@ bool ebb_backend_is_there(enum ebb_backend backend, char *why, size_t why_bytes)
     return false;
 }
 
-bool ebb_backend_facts(enum ebb_backend backend, struct ebb_backend_facts *facts)
+bool ebb_backend_facts(struct ebb_ctx *ctx, enum ebb_backend backend,
+                       struct ebb_backend_facts *facts)
 {
     const struct ebb_device_backend *functions = row_of(backend)->get();
     memset(facts, 0, sizeof *facts);
-    return functions != NULL && functions->facts(facts);
+    return functions != NULL && functions->facts(ctx, facts);
 }
 
 int64_t ebb_backend_bytes_total(enum ebb_backend backend)

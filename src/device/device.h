@@ -82,9 +82,12 @@ bool ebb_backend_is_there(enum ebb_backend backend, char *why, size_t why_bytes)
 /* What it runs on, by its own name, without a device being created. False: nothing is there. */
 struct ebb_backend_facts {
     char name[96];   /* "NVIDIA H200", "AMD EPYC 7B13" */
-    char driver[32]; /* "CUDA 13.0"; "" on the CPU */
+    /* The driver's own version, "580.159.04"; where it does not tell, what it serves, "CUDA 13.0";
+     * "" on the CPU. */
+    char driver[32];
 };
-bool ebb_backend_facts(enum ebb_backend backend, struct ebb_backend_facts *facts);
+bool ebb_backend_facts(struct ebb_ctx *ctx, enum ebb_backend backend,
+                       struct ebb_backend_facts *facts);
 /* Memory that a percentage is of: the GPU's, or the machine's. 0: none is there. */
 int64_t ebb_backend_bytes_total(enum ebb_backend backend);
 /* What of it is free now. On a GPU the driver and libraries take their part of it (a few hundred

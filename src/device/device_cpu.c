@@ -668,8 +668,9 @@ static bool cpu_is_there(char *why, size_t why_bytes)
     return true;
 }
 
-static bool cpu_facts(struct ebb_backend_facts *facts)
+static bool cpu_facts(struct ebb_ctx *ctx, struct ebb_backend_facts *facts)
 {
+    (void)ctx;
     ebb_cpu_name(facts->name, sizeof facts->name);
     return true;
 }

@@ -137,7 +137,7 @@ static bool cuda_is_there(char *why, size_t why_bytes)
 }
 
 /* This and the next without a context, which takes seconds and memory. */
-static bool cuda_facts(struct ebb_backend_facts *facts)
+static bool cuda_facts(struct ebb_ctx *ctx, struct ebb_backend_facts *facts)
 {
     int ordinal = 0, driver = 0;
     struct cudaDeviceProp properties;
@@ -146,7 +146,9 @@ static bool cuda_facts(struct ebb_backend_facts *facts)
         cudaDriverGetVersion(&driver) != cudaSuccess)
         return false;
     snprintf(facts->name, sizeof facts->name, "%.64s", properties.name);
-    snprintf(facts->driver, sizeof facts->driver, "CUDA %d.%d", driver / 1000, driver % 1000 / 10);
+    if (!ebb_cuda_driver_version(ctx, facts->driver, sizeof facts->driver))
+        snprintf(facts->driver, sizeof facts->driver, "CUDA %d.%d", driver / 1000,
+                 driver % 1000 / 10);
     return true;
 }
 

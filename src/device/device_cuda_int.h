@@ -202,6 +202,8 @@ int64_t ebb_cuda_bytes_overhead(const struct ebb_device *device);
 /* Free on the whole GPU; 0: not known. */
 int64_t ebb_cuda_bytes_free(struct ebb_ctx *ctx);
 /* "\nprocess 4711 (python3) uses 12.5 GiB", or "" where nothing is known. Returns `out`. */
+/* "580.159.04", as nvidia-smi shows it. False: neither the kernel's module nor NVML tells. */
+bool ebb_cuda_driver_version(struct ebb_ctx *ctx, char *out, size_t out_bytes);
 const char *ebb_cuda_other_users(const struct ebb_cuda_device *own, char *out, size_t out_bytes);
 
 /* ---- device_cuda_kernels.cu ------------------------------------------------------------------ */

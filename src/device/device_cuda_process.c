@@ -261,6 +261,40 @@ int64_t ebb_cuda_bytes_free(struct ebb_ctx *ctx)
     return (int64_t)available;
 }
 
+/* By NVML, which needs no GPU for it. */
+static bool version_by_nvml(struct ebb_ctx *ctx, char *out, size_t out_bytes)
+{
+    struct ebb_library *library = NULL;
+    int (*start)(void) = NULL, (*stop)(void) = NULL;
+    int (*version)(char *, unsigned int) = NULL;
+    if (ebb_library_try(ctx, "libnvidia-ml.so.1", &library, NULL) != EBB_OK || library == NULL)
+        return false;
+    void *symbol = ebb_library_symbol(library, "nvmlInit_v2");
+    memcpy(&start, &symbol, sizeof symbol);
+    symbol = ebb_library_symbol(library, "nvmlShutdown");
+    memcpy(&stop, &symbol, sizeof symbol);
+    symbol = ebb_library_symbol(library, "nvmlSystemGetDriverVersion");
+    memcpy(&version, &symbol, sizeof symbol);
+    bool known = false;
+    if (start != NULL && stop != NULL && version != NULL && start() == NVML_SUCCESS) {
+        known = version(out, (unsigned int)out_bytes) == NVML_SUCCESS && out[0] != '\0';
+        (void)stop();
+    }
+    ebb_library_close(library);
+    return known;
+}
+
+bool ebb_cuda_driver_version(struct ebb_ctx *ctx, char *out, size_t out_bytes)
+{
+    char text[512] = "";
+    FILE *file = fopen("/proc/driver/nvidia/version", "r");
+    if (file != NULL) {
+        text[fread(text, 1, sizeof text - 1, file)] = '\0';
+        fclose(file);
+    }
+    return ebb_gpu_driver_version(text, out, out_bytes) || version_by_nvml(ctx, out, out_bytes);
+}
+
 static void find_name(struct ebb_gpu_user *user)
 {
     char path[64];

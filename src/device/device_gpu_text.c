@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/text.h"
 
@@ -43,6 +44,25 @@ const char *ebb_gpu_missing_text(const struct ebb_gpu_missing *facts, char *out,
         snprintf(out, out_bytes, "the GPU does not answer: %s",
                  facts->error != NULL ? facts->error : "no reason is given");
     return out;
+}
+
+/* Its first line is "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.159.04  ", then a date; of
+ * open modules "NVIDIA UNIX Open Kernel Module for x86_64  580.159.04  Release Build  ...". */
+bool ebb_gpu_driver_version(const char *text, char *out, size_t out_bytes)
+{
+    static const char begin[] = "NVRM version:", blanks[] = " \t";
+    out[0] = '\0';
+    if (strncmp(text, begin, strlen(begin)) != 0) return false;
+    const char *end = text + strcspn(text, "\n"), *word = text + strlen(begin);
+    for (word += strspn(word, blanks); word < end; word += strspn(word, blanks)) {
+        size_t bytes = strcspn(word, " \t\n"), number = strspn(word, "0123456789.");
+        if (number == bytes && bytes < out_bytes && memchr(word, '.', bytes) != NULL) {
+            snprintf(out, out_bytes, "%.*s", (int)bytes, word);
+            return true;
+        }
+        word += bytes;
+    }
+    return false;
 }
 
 static int by_bytes(const void *a, const void *b)

@@ -25,6 +25,10 @@ struct ebb_gpu_missing {
 /* One line, without "the GPU cannot be used:" before it. Returns `out`. */
 const char *ebb_gpu_missing_text(const struct ebb_gpu_missing *facts, char *out, size_t out_bytes);
 
+/* The driver's version, "580.159.04", from the text of /proc/driver/nvidia/version. False: the text
+ * has none, and `out` is "". */
+bool ebb_gpu_driver_version(const char *text, char *out, size_t out_bytes);
+
 /* A process that uses the GPU. */
 struct ebb_gpu_user {
     uint32_t pid;

@@ -46,7 +46,7 @@ struct ebb_ticket {
  * than there is, and `marks` for `count` in all. */
 struct ebb_device_backend {
     bool (*is_there)(char *why, size_t why_bytes);
-    bool (*facts)(struct ebb_backend_facts *facts);
+    bool (*facts)(struct ebb_ctx *ctx, struct ebb_backend_facts *facts);
     int64_t (*bytes_total)(void);
     int64_t (*bytes_free)(struct ebb_ctx *ctx);
     enum ebb_status (*create)(struct ebb_ctx *ctx, const struct ebb_device_options *options,

@@ -278,7 +278,7 @@ static enum ebb_status open_with(struct ebb_ctx *ctx, const struct ebb_bench_req
 {
     struct ebb_backend_facts facts;
     const enum ebb_backend backend = ebb_config_backend(request->config);
-    if (!ebb_backend_facts(backend, &facts))
+    if (!ebb_backend_facts(ctx, backend, &facts))
         return EBB_FAIL(ctx, EBB_DEVICE, "the device does not say what it is\ntry:   device: cpu");
     if (!request->overwrite) EBB_TRY(read_file(ctx, path, results));
     if (*results) EBB_TRY(check_file(ctx, path, *results, sweep, facts.name, setting));

@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "device/device_gpu_seen.h"
 #include "op/attention.h"
 #include "op/matmul.h"
 
@@ -49,6 +50,13 @@ static enum ebb_status add_attention(struct ebb_ctx *ctx, const struct ebb_machi
     return status;
 }
 
+enum ebb_status ebb_machine_libraries(struct ebb_ctx *ctx, const struct ebb_machine *machine,
+                                      struct ebb_str *out)
+{
+    EBB_TRY(add_matmul(ctx, machine, out));
+    return add_attention(ctx, machine, out);
+}
+
 /* As rates have it. */
 static void name_device(const struct ebb_backend_facts *facts, char out[EBB_RATES_DEVICE])
 {
@@ -62,7 +70,7 @@ enum ebb_status ebb_machine_describe(struct ebb_ctx *ctx, const struct ebb_machi
     struct ebb_backend_facts facts;
     struct ebb_str versions = {0};
     char why[EBB_BACKEND_WHY] = "the driver does not say what it is";
-    if (!ebb_backend_facts(machine->backend, &facts)) {
+    if (!ebb_backend_facts(ctx, machine->backend, &facts)) {
         (void)ebb_backend_is_there(machine->backend, why, sizeof why);
         return EBB_FAIL(ctx, EBB_DEVICE, "device: %s is not to be had: %s\ntry:   device: cpu",
                         ebb_backend_name(machine->backend), why);
@@ -71,12 +79,25 @@ enum ebb_status ebb_machine_describe(struct ebb_ctx *ctx, const struct ebb_machi
     rates->threads = machine->backend == EBB_BACKEND_CPU ? threads_of(machine) : 0;
     name_device(&facts, rates->device);
     enum ebb_status status = ebb_str_addf(ctx, &versions, "Ebb %s%s%s", EBB_VERSION,
-                                          facts.driver[0] ? ", " : "", facts.driver);
-    if (status == EBB_OK) status = add_matmul(ctx, machine, &versions);
-    if (status == EBB_OK) status = add_attention(ctx, machine, &versions);
+                                          facts.driver[0] ? ", driver " : "", facts.driver);
+    if (status == EBB_OK) status = ebb_machine_libraries(ctx, machine, &versions);
     if (status == EBB_OK) snprintf(rates->versions, sizeof rates->versions, "%s", versions.data);
     ebb_str_free(ctx, &versions);
     return status;
+}
+
+void ebb_machine_tell_unused(struct ebb_ctx *ctx, const struct ebb_config *config, const char *root)
+{
+    char why[EBB_BACKEND_WHY];
+    if (config->device != EBB_DEVICE_KEY_AUTO || config->gpu ||
+        ebb_gpu_hidden(ebb_environment("CUDA_VISIBLE_DEVICES")) ||
+        ebb_backend_is_there(EBB_BACKEND_CUDA, why, sizeof why) || !ebb_gpu_seen(root))
+        return;
+    ebb_warn_once(
+        ctx, "device.auto",
+        "device: auto takes the CPU, though this machine seems to have an NVIDIA GPU: %s; "
+        "'device: cpu' where that is meant",
+        why);
 }
 
 /* ---- where they are ---- */
@@ -188,7 +209,7 @@ enum ebb_status ebb_machine_rates(struct ebb_ctx *ctx, const struct ebb_machine 
     struct ebb_rates here = {0};
     char *dir = NULL, *path = NULL, device[EBB_RATES_DEVICE];
     *found = false;
-    if (!ebb_backend_facts(machine->backend, &facts)) return EBB_OK;
+    if (!ebb_backend_facts(ctx, machine->backend, &facts)) return EBB_OK;
     name_device(&facts, device);
     enum ebb_status status = find_path(ctx, machine, device, &dir, &path);
     if (status == EBB_OK) status = load_rates(ctx, path, rates, found);

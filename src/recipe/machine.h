@@ -23,6 +23,10 @@ struct ebb_machine {
     int threads; /* of the CPU backend; 0: all */
 };
 
+/* Adds the libraries that compute there, each behind ", ", with versions: ", oneDNN 2.6.3, ...".
+ * EBB_UNSUPPORTED, as a run would say it, where one cannot be loaded. */
+enum ebb_status ebb_machine_libraries(struct ebb_ctx *ctx, const struct ebb_machine *machine,
+                                      struct ebb_str *out);
 /* rates->device, versions, threads and storage as they are here; the rest stays. EBB_DEVICE where
  * the backend has no device. */
 enum ebb_status ebb_machine_describe(struct ebb_ctx *ctx, const struct ebb_machine *machine,
@@ -41,6 +45,12 @@ enum { EBB_MACHINE_WHY = 512 };
 enum ebb_status ebb_machine_keep_rates(struct ebb_ctx *ctx, const struct ebb_machine *machine,
                                        const struct ebb_rates *rates, char **path,
                                        char why[EBB_MACHINE_WHY]);
+
+/* One warning where `device: auto` became the CPU although the machine has an NVIDIA GPU, which
+ * nobody hid (CUDA_VISIBLE_DEVICES): the driver is missing, or the build is one for the CPU. `root`
+ * as ebb_gpu_seen() has it. */
+void ebb_machine_tell_unused(struct ebb_ctx *ctx, const struct ebb_config *config,
+                             const char *root);
 
 #ifdef __cplusplus
 }

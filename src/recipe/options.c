@@ -609,18 +609,26 @@ static enum ebb_status other_command(struct ebb_options *options, const struct e
         origin->key, first, command, ebb_options_where_origin(options, origin), command);
 }
 
+/* A file says what a run is, so it names a key once, whatever the spelling. */
+static enum ebb_status check_once(struct ebb_options *options, const struct ebb_option *option,
+                                  const struct ebb_origin *given)
+{
+    const struct ebb_origin *held = &options->origins[row_of(option)];
+    if (given->kind != EBB_ORIGIN_FILE || held->kind != EBB_ORIGIN_FILE) return EBB_OK;
+    return EBB_FAIL(options->ctx, EBB_BAD_CONFIG,
+                    "'%s' is set twice: '%s' on line %d and '%s' on line %d\n"
+                    "where: %s\n"
+                    "try:   keep one of them",
+                    option->key, held->key, held->line, given->key, given->line,
+                    ebb_options_where_origin(options, given));
+}
+
 static enum ebb_status set_row(struct ebb_options *options, const struct ebb_option *option,
                                const struct ebb_origin *given)
 {
     if (!(option->commands & 1u << options->command)) return other_command(options, option, given);
+    EBB_TRY(check_once(options, option, given));
     struct ebb_origin *held = &options->origins[row_of(option)];
-    if (given->kind == EBB_ORIGIN_FILE && held->kind == EBB_ORIGIN_FILE)
-        return EBB_FAIL(options->ctx, EBB_BAD_CONFIG,
-                        "'%s' is set twice: '%s' on line %d and '%s' on line %d\n"
-                        "where: %s\n"
-                        "try:   keep one of them",
-                        option->key, held->key, held->line, given->key, given->line,
-                        ebb_options_where_origin(options, given));
     if (is_null_text(given->text) && option->type != EBB_OPTION_STRING)
         return set_default(options, option);
     struct ebb_origin origin;
@@ -715,6 +723,7 @@ static enum ebb_status take_tree(struct ebb_options *options, const struct ebb_o
                                  const struct ebb_origin *given, struct ebb_yaml *node)
 {
     if (!(option->commands & 1u << options->command)) return other_command(options, option, given);
+    EBB_TRY(check_once(options, option, given));
     if (option->type == EBB_OPTION_TEXTS) EBB_TRY(check_texts(options, given, node));
     struct ebb_yaml *tree = ebb_mem_alloc(options->ctx, sizeof *tree);
     if (tree == NULL) return EBB_NO_MEMORY;
@@ -992,6 +1001,30 @@ static enum ebb_status positional(struct ebb_options *options, const char *word,
     return ebb_options_file(options, word);
 }
 
+/* Whose key it is, by whatever spelling; NULL: of no option. */
+static const struct ebb_option *option_of(const char *key)
+{
+    const struct ebb_option *option = ebb_option_find(key);
+    const struct ebb_spelling *spelling = option ? NULL : ebb_spelling_find(key);
+    return spelling ? ebb_option_find(spelling->target) : option;
+}
+
+/* The last one holds, so that scripts can end in "$@"; but a key that was named before with another
+ * value may as well be a slip. */
+static void tell_of_twice(struct ebb_options *options, const struct argument *list, int now)
+{
+    const struct ebb_option *option = option_of(list[now].key);
+    const struct argument *given = &list[now];
+    for (int i = now; option && i-- > 0;) {
+        if (option_of(list[i].key) != option) continue;
+        if (strcmp(list[i].key, given->key) != 0 || strcmp(list[i].text, given->text) != 0)
+            ebb_log(options->ctx, EBB_LOG_WARNING, "config",
+                    "'%s' is set twice on the command line: %s=%s, then %s=%s, which holds",
+                    option->key, list[i].key, list[i].text, given->key, given->text);
+        return;
+    }
+}
+
 enum ebb_status ebb_options_arguments(struct ebb_options *options, int count,
                                       char *const *arguments)
 {
@@ -1011,8 +1044,10 @@ enum ebb_status ebb_options_arguments(struct ebb_options *options, int count,
             status = positional(options, word, &places);
         }
     }
-    for (int i = 0; status == EBB_OK && i < used; i++)
+    for (int i = 0; status == EBB_OK && i < used; i++) {
         status = ebb_options_set(options, list[i].key, list[i].text);
+        if (status == EBB_OK) tell_of_twice(options, list, i);
+    }
     say_left_alone(options, "command line");
     ebb_mem_free(options->ctx, list);
     return status;

@@ -227,7 +227,9 @@ enum ebb_status ebb_help_markdown(struct ebb_ctx *ctx, struct ebb_str *out)
         "# Configuration keys\n"
         "\n"
         "A configuration is a YAML file of the keys below; `key=value` or `--key value` on the "
-        "command line goes before the file. An unknown key is an error that names the nearest "
+        "command line goes before the file. A key that a file sets twice, by whatever spelling, is "
+        "an error; on the command line the last one holds, with a warning where values differ. An "
+        "unknown key is an error that names the nearest "
         "one; so is a key that has no effect in its combination with others. Sizes are written "
         "`20GiB`, `512MB` or plain bytes.\n"));
     for (int group = 0; group < EBB_GROUP_COUNT; group++) {

@@ -646,7 +646,8 @@ static const struct ebb_option table[] = {
      .aliases = "device_map",
      .help = "Where the run computes. cuda: an NVIDIA GPU of compute capability 8.0 or higher, in "
              "builds that found the CUDA toolkit; its driver, cuBLAS and cuDNN are looked for when "
-             "the run starts. auto: cuda where a GPU is present, else the CPU."},
+             "the run starts. auto: cuda where a GPU can be used, else the CPU, with one warning "
+             "where the machine seems to have one."},
     {KEY(deterministic), .group = EBB_GROUP_MACHINE, .type = EBB_OPTION_BOOL, .commands = RUN,
      .text = "false", .aliases = "full_determinism cudnn_deterministic_mode",
      .help = "GPU: the same bits every time, whatever the plan and the budget. Without it the loss "

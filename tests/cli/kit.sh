@@ -38,14 +38,26 @@ make_verdicts() {
     done >"$1"
 }
 
+# unless KEY=VALUE WORD ...: KEY=VALUE, unless one of the words is for the same key.
+unless() {
+    own=$1
+    shift
+    for word in "$@"; do
+        case $word in "${own%%=*}="*) return ;; esac
+    done
+    echo "$own"
+}
+
 # prefer KEY=VALUE ...: a short run of `ebb dpo` on model and pairs.jsonl into run.
 prefer() {
-    ebb dpo model=model dataset=pairs.jsonl output_dir=run threads=1 "$@"
+    # shellcheck disable=SC2046
+    ebb dpo model=model dataset=pairs.jsonl $(unless output_dir=run "$@") threads=1 "$@"
 }
 
 # train KEY=VALUE ...: a short run of `ebb sft` on model and data.jsonl into run.
 train() {
-    ebb sft model=model dataset=data.jsonl output_dir=run threads=1 "$@"
+    # shellcheck disable=SC2046
+    ebb sft model=model $(unless dataset=data.jsonl "$@") $(unless output_dir=run "$@") threads=1 "$@"
 }
 
 # error_of COMMAND ...: runs it and lets only its error through, not what it says on the way.
@@ -85,10 +97,12 @@ sizes() {
     sed 's/[0-9][0-9.]* *[KMGT]*i*B\([^A-Za-z]\|$\)/SIZE\1/g'
 }
 
-# steady: what a run says, without times, speeds, and what depends on the machine's arithmetic.
+# steady: what a run says, without times, speeds, and what depends on the machine's arithmetic. A time is
+# whatever src/base/text.c writes: 12ms, 0.5s, 1m 27s, 2h 05m, 3d 04h, unknown.
 steady() {
-    sed -e 's/ in [0-9.]*m*s;/ in TIME;/' -e 's/ in [0-9.]*m*s$/ in TIME/' -e 's/^time .*/time TIME/' \
-        -e 's/  [0-9]* tok\/s  ETA [0-9.]*m*s/  SPEED/' -e 's/[0-9.]* [KM]iB/SIZE/g' \
+    span='\(unknown\|[0-9][0-9.]*m*s\|[0-9]*[dhm] [0-9]*[hms]\)'
+    sed -e "s/ in $span;/ in TIME;/" -e "s/ in $span\$/ in TIME/" -e 's/^time .*/time TIME/' \
+        -e "s/  [0-9]* tok\/s  ETA $span/  SPEED/" -e 's/[0-9.]* [KM]iB/SIZE/g' \
         -e 's/loss [0-9.]*/loss N/g' -e 's/grad norm [0-9.]*/grad norm N/' -e 's/accuracy [0-9.]*/accuracy N/' \
         -e 's/perplexity [0-9.]*/perplexity N/'
 }

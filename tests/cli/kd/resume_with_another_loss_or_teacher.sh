@@ -3,7 +3,7 @@ make_model; make_data data.jsonl 8
 ebb init tiny-llama teacher --tokenizer bytes seed=5 >/dev/null
 ebb init tiny-llama other --tokenizer bytes seed=6 >/dev/null
 go() {
-    ebb kd model=model teacher=teacher dataset=data.jsonl output_dir=run threads=1 max_steps=4 use_peft=true \
+    ebb kd model=model $(unless teacher=teacher "$@") dataset=data.jsonl output_dir=run threads=1 max_steps=4 use_peft=true \
         save_strategy=steps save_steps=2 "$@"
 }
 go >/dev/null 2>&1

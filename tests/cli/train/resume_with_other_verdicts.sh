@@ -4,8 +4,8 @@ for verdict in true false true false; do
     echo "{\"prompt\": \"is it?\", \"completion\": \" it is\", \"label\": $verdict}"
 done >data.jsonl
 go() {
-    ebb dpo model=model dataset=data.jsonl output_dir=run threads=1 max_steps=2 use_peft=true save_strategy=steps \
-        save_steps=1 "$@"
+    ebb dpo model=model $(unless dataset=data.jsonl "$@") output_dir=run threads=1 max_steps=2 \
+        use_peft=true save_strategy=steps save_steps=1 "$@"
 }
 go >/dev/null 2>&1
 sed 's/true/no/; s/false/true/; s/no/false/' data.jsonl >other.jsonl
