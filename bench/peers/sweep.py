@@ -164,7 +164,7 @@ class Results:
         self.data.setdefault("machine", {}).update(
             date=str(datetime.date.today()),
             command=shlex.join(["python3", "bench/peers/sweep.py", *sys.argv[1:]]))
-        self.data["setting"] = dict(self.data.get("setting", {}), **self.setting)
+        self.data["setting"] = {"versions": {}, **self.data.get("setting", {}), **self.setting}
         self.model = args.model
 
     def read(self):
@@ -186,7 +186,7 @@ class Results:
 
     def met(self, ready):
         """Takes the machine and versions in; Stop where points were made by others."""
-        machine, versions = self.data["machine"], self.data["setting"].setdefault("versions", {})
+        machine, versions = self.data["machine"], self.data["setting"]["versions"]
         if machine.get("device", ready["device"]) != ready["device"]:
             refuse(self.path, "the device", machine["device"], ready["device"])
         for name in versions.keys() & ready["versions"].keys():
@@ -340,7 +340,7 @@ class Sweep:
             self.end(mode, message["reason"], message["status"])
         else:
             self.leave_out(mode, message["why"])
-        return say in ("ended", "without")
+        return say in ("ended", "without") or not self.left[mode]
 
     def leave_out(self, mode, why):
         self.due -= len(self.left[mode])
@@ -391,12 +391,16 @@ class Sweep:
             try:
                 line = lines.get(timeout=self.args.limit)
             except queue.Empty:
-                self.end(mode, f"more than {self.args.limit:g} s", "failed")
+                why = f"more than {self.args.limit:g} s"
+                self.end(mode, why, "failed") if ready else self.leave_out(mode, why)
                 return ready, True
             if line is None:
                 process.wait()
                 return ready, False
-            message = json.loads(line)
+            try:
+                message = json.loads(line)
+            except ValueError:  # the end of a process that was killed while it wrote
+                continue
             if self.take(mode, message):
                 return ready, True
             ready = ready or message["say"] == "ready"
