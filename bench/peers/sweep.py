@@ -46,7 +46,7 @@ SHAPES = os.path.join(os.path.dirname(os.path.dirname(HERE)), "configs", "shapes
 PARTS = {"ac": "checkpointing", "liger": "Liger", "trl": "TRL offloading",
          "tune": "torchtune offloading"}
 MODES = "plain,liger,ac+liger,ac+liger+trl"
-LENGTHS, LONG, SEED = (2, 2**27), 65536, 42
+LENGTHS, MOST, LONG, SEED = (2, 2**27), 64, 65536, 42  # MOST: of lengths
 
 
 class Stop(Exception):
@@ -83,10 +83,10 @@ def range_of(words):
                        "what is added")
     if last < first:
         raise Stop("the last value is below the first")
-    value = first
-    while value <= last:
-        yield value
-        value = max(int(value * factor + more), value + 1)
+    values = [first]
+    while values[-1] < last and len(values) <= MOST:
+        values.append(max(int(values[-1] * factor + more), values[-1] + 1))
+    return [value for value in values if value <= last]
 
 
 def lengths_of(text):
@@ -100,6 +100,8 @@ def lengths_of(text):
     double = [value for value in values if values.count(value) > 1]
     if double:
         raise Stop(f"{double[0]} is there twice")
+    if len(values) > MOST:
+        raise Stop(f"there are more than {MOST} lengths")
     if not values:
         raise Stop("there are no lengths")
     return sorted(values)
@@ -392,7 +394,10 @@ class Sweep:
                 line = lines.get(timeout=self.args.limit)
             except queue.Empty:
                 why = f"more than {self.args.limit:g} s"
-                self.end(mode, why, "failed") if ready else self.leave_out(mode, why)
+                if ready:
+                    self.end(mode, why, "failed")
+                else:
+                    self.leave_out(mode, why)
                 return ready, True
             if line is None:
                 process.wait()
@@ -425,7 +430,8 @@ def read_config(args):
         with open(path, "rb") as file:
             text = file.read()
         config = json.loads(text)
-        config["model_type"]  # noqa: B018 - the least that there must be
+        if not isinstance(config["model_type"], str):
+            raise ValueError
     except OSError as error:
         names = ", ".join(sorted(name[:-5] for name in os.listdir(SHAPES)))
         raise Stop(f"{path}: {error.strerror} (shapes: {names})") from error
@@ -480,8 +486,9 @@ def main():
         return 130
     if not any(results.series(mode)["points"] for mode in args.modes):
         print("no point was measured", file=sys.stderr)
+        return 1
     print("\n".join([*table(results, args.modes), results.path]))
-    return 0 if any(results.series(mode)["points"] for mode in args.modes) else 1
+    return 0
 
 
 if __name__ == "__main__":

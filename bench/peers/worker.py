@@ -21,6 +21,7 @@ SPDX-License-Identifier: Apache-2.0
 """
 
 import gc
+import importlib
 import json
 import math
 import os
@@ -37,16 +38,18 @@ class Lacking(Exception):
     """Something that every mode needs is not here."""
 
 
-def ask_driver(what):
-    """Rows of cells of `nvidia-smi --query-...`; none where it does not tell."""
+def ask_driver(about, *cells):
+    """Rows of these cells of `nvidia-smi --query-ABOUT`; none where it does not tell."""
     try:
-        done = subprocess.run(["nvidia-smi", what, "--format=csv,noheader,nounits"],
+        done = subprocess.run(["nvidia-smi", f"--query-{about}={','.join(cells)}",
+                               "--format=csv,noheader,nounits"],
                               capture_output=True, text=True, timeout=60)
     except (OSError, subprocess.TimeoutExpired):
         return []
     if done.returncode:
         return []
-    return [[cell.strip() for cell in line.split(",")] for line in done.stdout.splitlines()]
+    rows = [[cell.strip() for cell in line.split(",")] for line in done.stdout.splitlines()]
+    return [row for row in rows if len(row) == len(cells)]
 
 
 def bytes_of(cell):
@@ -57,21 +60,21 @@ class Gpu:
     """What the driver says of the GPU; made before torch opens it."""
 
     def __init__(self):
-        rows = ask_driver("--query-gpu=uuid,memory.used,driver_version")
+        rows = ask_driver("gpu", "uuid", "memory.used", "driver_version")
         self.before = {row[0]: bytes_of(row[1]) for row in rows}
         self.driver = rows[0][2] if rows else None
         self.uuid = None
 
     def process_bytes(self, least):
         """(bytes of this process, how they were counted), or (None, why not); it has `least`"""
-        rows = ask_driver("--query-compute-apps=gpu_uuid,pid,used_memory")
+        rows = ask_driver("compute-apps", "gpu_uuid", "pid", "used_memory")
         listed = [row for row in rows if row[0] == self.uuid]
         own = [row for row in listed if row[1] == str(os.getpid())]
         counted = bytes_of((own or listed)[0][2]) if len(own or listed) == 1 else None
         if counted is not None and counted >= least:
             how = "" if own else ", the only one it lists"
             return counted, "nvidia-smi's for the process" + how
-        now = {row[0]: bytes_of(row[1]) for row in ask_driver("--query-gpu=uuid,memory.used")}
+        now = {uuid: bytes_of(used) for uuid, used in ask_driver("gpu", "uuid", "memory.used")}
         then, now = self.before.get(self.uuid), now.get(self.uuid)
         if then is None or now is None or now - then < least:
             return None, "not known: nvidia-smi does not tell"
@@ -81,19 +84,18 @@ class Gpu:
 def processor():
     try:
         with open("/proc/cpuinfo") as file:
-            names = [line.split(":", 1)[1].strip() for line in file if line.startswith("model name")]
+            parts = [line.partition(":") for line in file]
     except OSError:
-        names = []
-    return names[0] if names else "CPU"
+        parts = []
+    return next((text.strip() for key, _, text in parts if key.strip() == "model name"), "CPU")
 
 
 def open_device(task, gpu):
     """What "ready" says of the machine."""
     try:
         import torch
-        import transformers  # noqa: F401
-        if not task["full"]:
-            import peft  # noqa: F401
+        for name in ("transformers", "peft")[:1 if task["full"] else 2]:
+            importlib.import_module(name)
     except ImportError as error:
         raise Lacking(str(error)) from error
     if task["device"] == "cpu":
@@ -103,6 +105,18 @@ def open_device(task, gpu):
     gpu.uuid = f"GPU-{getattr(torch.cuda.get_device_properties(0), 'uuid', None)}"
     return {"device": torch.cuda.get_device_name(0), "driver": gpu.driver,
             "device_bytes": torch.cuda.mem_get_info(0)[1]}
+
+
+def what_is_missing(task, parts, missing):
+    """Why the mode cannot run as it is named; "": it can."""
+    if missing:
+        return missing[0]
+    if "liger" in parts:  # it passes over what it does not know without a word
+        family = task["config"]["model_type"]
+        patch = importlib.import_module("liger_kernel.transformers.monkey_patch")
+        if family not in getattr(patch, "MODEL_TYPE_TO_APPLY_LIGER_FN", [family]):
+            return f"no liger: it has no kernels for {family}"
+    return ""
 
 
 def free(torch, cuda):
@@ -153,8 +167,10 @@ def end_of(error):
     text = str(error).partition("\n")[0].strip()
     if isinstance(error, MemoryError) or "DefaultCPUAllocator" in text:
         return "out of host memory", "does not fit"
-    if "out of memory" in text or "ALLOC_FAILED" in text:
+    if type(error).__name__ == "OutOfMemoryError" or "ALLOC_FAILED" in text:
         return "out of device memory", "does not fit"
+    if "out of memory" in text:  # CUDA says the same of pinned memory
+        return "out of memory", "does not fit"
     return f"{type(error).__name__}: {text[:160]}".rstrip(": "), "failed"
 
 
@@ -175,8 +191,9 @@ def main():
     except Lacking as error:
         return say("lacking", why=str(error))
     parts, hooks, missing = torch_side.parts_that_run(task["mode"], task["device"] == "cuda")
-    if missing:
-        return say("without", why=missing[0])
+    why = what_is_missing(task, parts, missing)
+    if why:
+        return say("without", why=why)
     say("ready", versions=torch_side.versions(), **machine)
     try:
         work(task, hooks, parts, gpu, say)
