@@ -41,9 +41,7 @@ import collections
 import contextlib
 import csv
 import datetime
-import importlib.metadata
 import json
-import logging
 import os
 import random
 import shlex
@@ -52,12 +50,13 @@ import subprocess
 import sys
 import tempfile
 import time
-import types
 from statistics import median
-from unittest import mock
+
+from peers import torch_side
+from peers.torch_side import ALPHA, RANK
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-GIB, WARMUP, CHUNK, RANK, ALPHA = 2**30, 2, 2048, 16, 32
+GIB, WARMUP = 2**30, 2
 MODELS = {"qwen2.5-7b": 15, "llama-3.2-1b": 3, "qwen2.5-0.5b": 1, "tiny-llama": 0}  # GiB of files
 KEEP = ["gradient_checkpointing=false", "activation_offloading=false"]
 AWAY = ["gradient_checkpointing=true", "activation_offloading=true"]
@@ -97,125 +96,12 @@ def records_of(tokens, steps):
 # ---- PyTorch, in a process of its own ------------------------------------------------------------
 
 
-def torchtune_hooks():
-    """What their module imports and does not need here stands empty while it loads."""
-    empty, log = type("Empty", (), {}), logging.getLogger("torchtune")
-    needs = {"torchao": {"__version__": "0.17.0"}, "torchao.quantization": {"NF4Tensor": empty},
-             "torchao.dtypes": {}, "torchao.dtypes.nf4tensor": {"NF4Tensor": empty},
-             "torchtune": {}, "torchtune.modules": {"TiedLinear": empty},
-             "torchtune.utils": {"get_logger": lambda *_: log}}
-    modules = {name: types.ModuleType(name) for name in needs}
-    for name, module in modules.items():
-        vars(module).update(needs[name])
-    with mock.patch.dict(sys.modules, modules):
-        return importlib.import_module("tune_offload")
-
-
-def trl_hooks():
-    from accelerate import PartialState
-
-    PartialState()  # TRL's log wants it
-    return importlib.import_module("trl_offload")
-
-
-def parts_that_run(mode, cuda):
-    """(what of a mode runs here, the hooks' module or None, what is missing and why)"""
-    loads = {"liger": lambda: importlib.import_module("liger_kernel.transformers"),
-             "trl": trl_hooks, "tune": torchtune_hooks}
-    wanted, found, hooks, missing = mode.split("+"), [], None, []
-    for part in wanted:
-        try:
-            if part in loads:
-                if not cuda:
-                    raise ImportError("it needs a GPU")
-                module = loads[part]()
-                hooks = hooks if part == "liger" else module
-            found.append(part)
-        except Exception as error:  # others' packages fail in many ways
-            missing.append(f"no {part}: {str(error).partition(chr(10))[0][:80]}")
-            if part == "trl" and cuda:
-                wanted.append("tune")
-    return found or ["plain"], hooks, missing
-
-
-def build(task, parts, torch):
-    """(the model with its adapters, the model below them)"""
-    import transformers
-
-    transformers.logging.set_verbosity_error()
-    dtype = torch.float32 if task["full"] else torch.bfloat16
-    config = transformers.AutoConfig.for_model(**task["config"])
-    config.use_cache = False
-    torch.manual_seed(0)
-    with torch.device(task["device"]):
-        model = base = transformers.AutoModelForCausalLM.from_config(
-            config, dtype=dtype, attn_implementation="sdpa")
-        if not task["full"]:
-            import peft
-
-            model = peft.get_peft_model(base, peft.LoraConfig(
-                r=RANK, lora_alpha=ALPHA, target_modules="all-linear", task_type="CAUSAL_LM"),
-                autocast_adapter_dtype=False)
-    for name, weight in model.named_parameters():
-        if weight.dtype != dtype or weight.device.type != task["device"]:
-            raise RuntimeError(f"{name} is {weight.dtype} on {weight.device}, {dtype} was wanted")
-    if "ac" in parts:
-        base.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
-    if "liger" in parts:
-        from liger_kernel.transformers import _apply_liger_kernel_to_instance as apply
-
-        apply(model=base, cross_entropy=False, fused_linear_cross_entropy=False)
-    return model.train(), base
-
-
-def loss_of(hidden, head, targets, liger):
-    """The mean cross-entropy: Liger's, or a chunk's logits at a time, made again for backward."""
-    if liger:
-        from liger_kernel.ops.fused_linear_cross_entropy import (
-            LigerFusedLinearCrossEntropyFunction as Fused)
-
-        result = Fused.apply(hidden, head, targets)
-        return result[0] if isinstance(result, tuple) else result
-    from torch.nn.functional import cross_entropy, linear
-    from torch.utils.checkpoint import checkpoint
-
-    def part(rows, wanted):
-        return cross_entropy(linear(rows, head).float(), wanted, reduction="sum")
-
-    pieces = zip(hidden.split(CHUNK), targets.split(CHUNK))
-    return sum(checkpoint(part, *piece, use_reentrant=False) for piece in pieces) / len(targets)
-
-
 def train(task, parts, hooks, torch):
     """Seconds and losses of the steps, and the allocator's peaks."""
-    cuda, seconds, losses, none = task["device"] == "cuda", [], [], contextlib.nullcontext()
-    model, base = build(task, parts, torch)
-    trained = [weight for weight in model.parameters() if weight.requires_grad]
-    optimizer = torch.optim.AdamW(trained, lr=task["rate"], weight_decay=0, fused=cuda)
-    offload = hooks.OffloadActivations() if hooks else none
-    if hasattr(offload, "update_model_params"):
-        offload.update_model_params(model)
-    lower = torch.autocast(task["device"], torch.bfloat16) if task["full"] else none
-    wait = torch.cuda.synchronize if cuda else lambda: None
-    records = [torch.tensor([ids], device=task["device"])
-               for ids in records_of(task["tokens"], task["steps"])]
+    cuda, side = task["device"] == "cuda", torch_side.Side(task, parts, hooks, torch)
     if cuda:
         torch.cuda.reset_peak_memory_stats()
-    for ids in records:
-        wait()
-        start = time.perf_counter()
-        with lower:
-            with offload:
-                hidden = base.model(input_ids=ids).last_hidden_state[0]
-            loss = loss_of(hidden[:-1], base.lm_head.weight, ids[0, 1:], "liger" in parts)
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(trained, 1.0)
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
-        losses.append(loss.item())
-        del hidden, loss  # else they are there while the next step's are made
-        wait()
-        seconds.append(time.perf_counter() - start)
+    seconds, losses = side.train(records_of(task["tokens"], task["steps"]))
     peaks = dict(allocated=torch.cuda.max_memory_allocated(),
                  reserved=torch.cuda.max_memory_reserved()) if cuda else {}
     return dict(peaks, seconds=seconds, losses=losses)
@@ -229,13 +115,8 @@ def peer_process(path):
         sys.path.insert(0, task["peers"])
     import torch
 
-    parts, hooks, notes = parts_that_run(task["mode"], task["device"] == "cuda")
-    versions = [f"torch {torch.__version__}"]
-    if task["device"] == "cuda":
-        versions.append(f"cuDNN {torch.backends.cudnn.version()}")
-    for name in ("transformers", "peft", "liger_kernel", "trl", "torchtune"):
-        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            versions.append(f"{name} {importlib.metadata.version(name)}")
+    parts, hooks, notes = torch_side.parts_that_run(task["mode"], task["device"] == "cuda")
+    versions = [" ".join(pair) for pair in torch_side.versions().items()]
     result = {"mode": "+".join(parts), "versions": ", ".join(versions)}
     try:
         result.update(train(task, parts, hooks, torch))

@@ -332,13 +332,48 @@ static void want_of_memory_leaves_nothing(void **state)
     }
 }
 
+/* Its line goes on to where it ended, and the legend shows how it is drawn. */
+static void lengths_of_another_program_are_a_line_of_its_kind(void **state)
+{
+    struct room *room = *state;
+    struct ebb_figure *figure;
+    struct ebb_layout *layout;
+    assert_int_equal(
+        read_texts(room,
+                   HEAD "\"kind\": \"length\", \"series\": [{\"name\": \"p\", \"peer\": true, "
+                        "\"points\": [{\"length\": 2048, \"peak_device_bytes\": 30}, "
+                        "{\"length\": 1024, \"peak_device_bytes\": 10}], "
+                        "\"ended\": {\"length\": 4096}}]}",
+                   NULL, &figure),
+        EBB_OK);
+    check_curve(&figure->panels[0].curves[0], EBB_STYLE_PEER, 2,
+                (const double[][2]){{1024, 10}, {2048, 30}});
+    assert_int_equal(ebb_layout_create(figure, 1400, 900, measure, NULL, &layout), EBB_OK);
+    assert_int_equal(layout->sample_count, 2);
+    assert_int_equal(layout->samples[0].group, 0);
+    assert_int_equal(layout->samples[0].style, EBB_STYLE_PEER);
+    assert_int_equal(layout->samples[1].group, -1);
+    assert_int_equal(layout->samples[1].style, EBB_STYLE_PEER);
+    assert_true(layout->panels[0].ends[0].linked);
+    assert_true(layout->panels[0].ends[0].y == ebb_layout_y(&layout->panels[0], 30));
+    for (int64_t i = 0; i < layout->text_count; i++) /* no names beside points */
+        assert_true(layout->texts[i].kind != EBB_TEXT_INSIDE ||
+                    strcmp(layout->texts[i].text, "ended") == 0);
+    ebb_layout_free(layout);
+    ebb_figure_free(figure);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, room_open, room_close)
-        TEST(metrics_become_curves_with_gaps), TEST(resumed_run_goes_on_where_it_began_again),
-        TEST(lengths_become_memory_and_speed), TEST(files_of_one_kind_share_a_picture),
-        TEST(what_is_wrong_is_named),          TEST(written_results_are_read_again),
+        TEST(metrics_become_curves_with_gaps),
+        TEST(resumed_run_goes_on_where_it_began_again),
+        TEST(lengths_become_memory_and_speed),
+        TEST(files_of_one_kind_share_a_picture),
+        TEST(lengths_of_another_program_are_a_line_of_its_kind),
+        TEST(what_is_wrong_is_named),
+        TEST(written_results_are_read_again),
         TEST(want_of_memory_leaves_nothing),
 #undef TEST
     };

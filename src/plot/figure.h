@@ -38,6 +38,7 @@ enum ebb_plot_style {
     EBB_STYLE_SPARSE,    /* thin, a marker at each of its few points */
     EBB_STYLE_SECOND,    /* dotted, no markers: a lesser quantity of the same panel */
     EBB_STYLE_POINTS,    /* markers alone, labelled with the group's name */
+    EBB_STYLE_PEER,      /* closely dotted, filled markers: measured of another program */
     EBB_STYLE_COUNT
 };
 

@@ -95,7 +95,7 @@ static void draw_limits(const struct drawing *d, int i)
 
 static void set_curve_pen(const struct drawing *d, int group, enum ebb_plot_style style)
 {
-    static const double widths[EBB_STYLE_COUNT] = {2.2, 2, 1.2, 1.8, 0};
+    static const double widths[EBB_STYLE_COUNT] = {2.2, 2, 1.2, 1.8, 0, 1.6};
     int count;
     const double *dash = ebb_palette_dash(group, style, &count);
     ebb_canvas_color(d->canvas, ebb_palette_color(group));
@@ -178,10 +178,9 @@ static void draw_markers(const struct drawing *d, const struct ebb_placed_panel 
 /* What was predicted lies below what was measured. */
 static void draw_curves(const struct drawing *d, int i)
 {
-    static const enum ebb_plot_style order[EBB_STYLE_COUNT] = {EBB_STYLE_SECOND,
-                                                               EBB_STYLE_PREDICTED,
-                                                               EBB_STYLE_MEASURED, EBB_STYLE_SPARSE,
-                                                               EBB_STYLE_POINTS};
+    static const enum ebb_plot_style order[EBB_STYLE_COUNT] = {
+        EBB_STYLE_SECOND,   EBB_STYLE_PREDICTED, EBB_STYLE_PEER,
+        EBB_STYLE_MEASURED, EBB_STYLE_SPARSE,    EBB_STYLE_POINTS};
     const struct ebb_plot_panel *panel = &d->figure->panels[i];
     const struct ebb_placed_panel *p = &d->layout->panels[i];
     if (p->empty) return;

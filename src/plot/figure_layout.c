@@ -236,7 +236,8 @@ static bool uses(const struct ebb_figure *figure, int group, enum ebb_plot_style
 static enum ebb_plot_style sample_style(const struct ebb_figure *figure, int group)
 {
     static const enum ebb_plot_style order[] = {EBB_STYLE_MEASURED, EBB_STYLE_PREDICTED,
-                                                EBB_STYLE_POINTS, EBB_STYLE_SPARSE};
+                                                EBB_STYLE_PEER, EBB_STYLE_POINTS,
+                                                EBB_STYLE_SPARSE};
     for (size_t i = 0; i < sizeof order / sizeof order[0]; i++)
         if (uses(figure, group, order[i])) return order[i];
     return EBB_STYLE_SECOND;

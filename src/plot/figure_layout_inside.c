@@ -163,8 +163,9 @@ static enum ebb_status lay_limits(struct ebb_layouter *l, int i)
 static bool last_value(const struct ebb_plot_panel *panel, const struct ebb_plot_end *end,
                        double *x, double *y)
 {
-    static const enum ebb_plot_style order[] = {EBB_STYLE_MEASURED, EBB_STYLE_PREDICTED};
-    for (int s = 0; s < 2; s++)
+    static const enum ebb_plot_style order[] = {EBB_STYLE_MEASURED, EBB_STYLE_PEER,
+                                                EBB_STYLE_PREDICTED};
+    for (int s = 0; s < 3; s++)
         for (int64_t i = 0; i < panel->curve_count; i++) {
             const struct ebb_plot_curve *curve = &panel->curves[i];
             bool found = false;

@@ -137,8 +137,11 @@ static enum ebb_status add_series(struct making *m, struct ebb_plot_panel *panel
     for (int64_t i = 0; i < series->count; i++)
         places[i] = (struct place){ebb_results_place(m->kind, &series->points[i]), i};
     if (series->count > 1) qsort(places, (size_t)series->count, sizeof *places, compare);
-    enum ebb_status status = add_curve(m, panel, group, series, places, q,
-                                       series->peer ? EBB_STYLE_POINTS : EBB_STYLE_MEASURED);
+    const bool sweep = m->kind == EBB_RESULTS_OF_LENGTHS && series->count > 1;
+    const enum ebb_plot_style style = !series->peer ? EBB_STYLE_MEASURED
+                                      : sweep       ? EBB_STYLE_PEER
+                                                    : EBB_STYLE_POINTS;
+    enum ebb_status status = add_curve(m, panel, group, series, places, q, style);
     if (status == EBB_OK && q->predicted != EBB_RESULTS_FIELDS)
         status = add_curve(m, panel, group, series, places, q, EBB_STYLE_PREDICTED);
     if (status == EBB_OK && isfinite(series->ended_at) && (q != &host_memory && q != &stalled))
@@ -298,5 +301,6 @@ enum ebb_status ebb_results_figure(struct ebb_figure *figure, struct ebb_results
     }
     EBB_TRY(lengths ? lengths_panels(&m) : budgets_panels(&m));
     figure->styles[EBB_STYLE_PREDICTED] = "predicted";
+    figure->styles[EBB_STYLE_PEER] = "another program";
     return EBB_OK;
 }

@@ -34,7 +34,7 @@ double ebb_palette_lightness(struct ebb_color color)
 
 const double *ebb_palette_dash(int group, enum ebb_plot_style style, int *count)
 {
-    static const double dots[] = {1.6, 3};
+    static const double dots[] = {1.6, 3}, dense[] = {3, 2};
     static const double dashes[EBB_PALETTE_DASHES][4] = {{8, 4, 8, 4},
                                                          {11, 3, 3, 3},
                                                          {5, 3, 5, 3},
@@ -43,6 +43,10 @@ const double *ebb_palette_dash(int group, enum ebb_plot_style style, int *count)
     if (style == EBB_STYLE_SECOND) {
         *count = 2;
         return dots;
+    }
+    if (style == EBB_STYLE_PEER) {
+        *count = 2;
+        return dense;
     }
     if (style != EBB_STYLE_PREDICTED) return NULL;
     *count = 4;

@@ -64,7 +64,7 @@ struct ebb_results_point {
 struct ebb_results_series {
     char *name;         /* owned, as all text here */
     char *model, *mode; /* may be NULL */
-    bool peer;          /* another program's: drawn as single points */
+    bool peer;          /* another program's: single points, over lengths a dotted line */
     struct ebb_results_point *points;
     int64_t count, room;
     double ended_at; /* the length or budget that did not run; NaN: all did */
