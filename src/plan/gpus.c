@@ -99,10 +99,10 @@ const struct ebb_gpu *ebb_gpu_find(const char *name)
 
 /* ---- rates ---- */
 
-/* One H200 (driver 580.159.04), 2 and 3 Dec 2026, in seconds for a call, a byte, an operation. Products,
- * thin products, memory-bound ops and losses: fitted to steps of Llama 3.2 1B and Qwen2.5-7B with
- * LoRA at 8,192 and 32,768 tokens, which hold it at its power limit; the rest: what `ebb probe`
- * measured. */
+/* One H200 (driver 580.159.04), 2 and 3 Dec 2026, in seconds for a call, a byte, an operation.
+ * Products, thin products, memory-bound ops and losses: fitted to steps of Llama 3.2 1B and
+ * Qwen2.5-7B with LoRA at 8,192 and 32,768 tokens, which hold it at its power limit; the rest: what
+ * `ebb probe` measured. */
 static const struct ebb_cost reference[EBB_COST_COUNT] = {
     [EBB_COST_PRODUCT] = {24e-6, 1 / 10.69e12, 1 / 740.7e12},
     [EBB_COST_THIN] = {10.15e-6, 1 / 4.91e12, 1 / 168.4e12},
