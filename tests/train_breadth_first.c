@@ -167,29 +167,21 @@ static void check_bytes(const char *golden)
         request.whole_budget = true;
         struct ebb_engine *engine = kit_engine(c.ctx, &request);
         const struct ebb_plan *plan = ebb_engine_plan(engine);
-        struct ebb_device *device = ebb_engine_device(engine);
-        struct witness on_device = watch(device, EBB_SPACE_DEVICE,
-                                         persistent_end(engine, EBB_SPACE_DEVICE)),
-                       on_host =
-                           watch(device, EBB_SPACE_HOST, persistent_end(engine, EBB_SPACE_HOST));
-        for (int pattern = 0x5a; pattern <= 0xa5; pattern += 0x4b) {
+        struct witnesses witnesses = watch_engine(engine);
+        for (int pattern = 0; pattern < PATTERNS; pattern++) {
             const struct ebb_engine_usage before = ebb_engine_usage(engine);
-            fill_pattern(&on_device, pattern);
-            fill_pattern(&on_host, pattern);
+            fill_both(&witnesses, pattern);
             kit_ok(c.ctx, ebb_engine_drop_gradients(engine), "drop");
             ebb_engine_begin(engine);
             for (uint32_t m = 0; m < 3; m++)
                 kit_ok(c.ctx, ebb_engine_micro(engine, EBB_PROGRAM_TRAIN, &b.batch, 1, m), "micro");
-            look(&on_device);
-            look(&on_host);
+            look_at_both(&witnesses);
             const struct ebb_engine_usage after = ebb_engine_usage(engine);
             assert_int_equal(after.bytes_out - before.bytes_out, plan->bytes_out);
             assert_int_equal(after.bytes_in - before.bytes_in, plan->bytes_in);
         }
-        expect_last(&on_device, plan->device_bytes, modes[i].name, "device");
-        expect_last(&on_host, plan->host_bytes, modes[i].name, "host");
-        free_witness(&on_device);
-        free_witness(&on_host);
+        expect_both(&witnesses, plan, modes[i].name);
+        free_witnesses(&witnesses);
         ebb_engine_free(engine);
     }
     kit_case_close(&c);

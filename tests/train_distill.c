@@ -522,25 +522,18 @@ static void predicted_bytes_are_the_last_bytes_that_change(void **state)
         request.whole_budget = true;
         struct ebb_engine *engine = kit_engine(p->ctx, &request);
         const struct ebb_plan *plan = ebb_engine_plan(engine);
-        struct ebb_device *device = ebb_engine_device(engine);
-        struct witness on_device = watch(device, EBB_SPACE_DEVICE,
-                                         persistent_end(engine, EBB_SPACE_DEVICE)),
-                       on_host = watch(device, EBB_SPACE_HOST, host_begin(engine));
-        for (int pattern = 0x5a; pattern <= 0xa5; pattern += 0x4b) {
+        struct witnesses witnesses = watch_engine(engine);
+        for (int pattern = 0; pattern < PATTERNS; pattern++) {
             kit_ok(p->ctx, ebb_engine_drop_gradients(engine), "drop");
-            fill_pattern(&on_device, pattern);
-            fill_pattern(&on_host, pattern);
+            fill_both(&witnesses, pattern);
             ebb_engine_begin(engine);
             taught_micro(p, engine, EBB_PROGRAM_TRAIN, &b, 0);
-            look(&on_device);
-            look(&on_host);
+            look_at_both(&witnesses);
         }
-        expect_last(&on_device, plan->device_bytes, modes[i].name, "device");
-        expect_last(&on_host, plan->host_bytes, modes[i].name, "host");
+        expect_both(&witnesses, plan, modes[i].name);
         assert_int_equal(ebb_engine_usage(engine).bytes_out, 2 * plan->bytes_out);
         assert_int_equal(ebb_engine_usage(engine).bytes_in, 2 * plan->bytes_in);
-        free_witness(&on_device);
-        free_witness(&on_host);
+        free_witnesses(&witnesses);
         ebb_engine_free(engine);
     }
 }

@@ -347,32 +347,27 @@ static void watch_mode(struct sized_place *p, const struct sized_cell *cell, int
     const struct ebb_plan *plan = ebb_engine_plan(engine);
     struct ebb_device *device = ebb_engine_device(engine);
     assert_int_equal(ebb_device_bytes(device, EBB_SPACE_DEVICE), room);
-    struct witness on_device =
-                       watch(device, EBB_SPACE_DEVICE, persistent_end(engine, EBB_SPACE_DEVICE)),
-                   on_host = watch(device, EBB_SPACE_HOST, host_begin(engine));
+    struct witnesses witnesses = watch_engine(engine);
     sized_draw(cell, ebb_engine_config(engine)->vocab, 0, 0, &b);
     assert_int_equal(b.batch.tokens, request.capacity.tokens);
-    for (int pattern = 0x5a; pattern <= 0xa5; pattern += 0x4b) {
-        fill_pattern(&on_device, pattern);
-        fill_pattern(&on_host, pattern);
+    for (int pattern = 0; pattern < PATTERNS; pattern++) {
+        fill_both(&witnesses, pattern);
         ebb_engine_begin(engine);
         kit_ok(p->ctx, ebb_engine_micro(engine, EBB_PROGRAM_TRAIN, &b.batch, 1, 0), "full batch");
         if (plan->update_in > 0) /* the sweep has blocks of its own in there */
             kit_ok(p->ctx, ebb_engine_update(engine, 1, 1e-3, (double)b.batch.labels), "update");
-        look(&on_device);
-        look(&on_host);
+        look_at_both(&witnesses);
     }
     int64_t slack = slack_of(plan);
     print_message("  %s: predicted %lld bytes, the last one that changed is %lld, scratch at the "
                   "end %lld\n",
-                  mode->name, (long long)plan->device_bytes, (long long)on_device.last,
+                  mode->name, (long long)plan->device_bytes, (long long)witnesses.device.last,
                   (long long)slack);
-    assert_true(on_device.last <= plan->device_bytes);
-    if (slack == 0) expect_last(&on_device, plan->device_bytes, mode->name, "device");
-    assert_true(on_device.last > plan->device_bytes - slack - EBB_ALIGN_BYTES);
-    expect_last(&on_host, plan->host_bytes, mode->name, "host");
-    free_witness(&on_device);
-    free_witness(&on_host);
+    assert_true(witnesses.device.last <= plan->device_bytes);
+    if (slack == 0) expect_last(&witnesses.device, plan->device_bytes, mode->name, "device");
+    assert_true(witnesses.device.last > plan->device_bytes - slack - EBB_ALIGN_BYTES);
+    expect_last(&witnesses.host, plan->host_bytes, mode->name, "host");
+    free_witnesses(&witnesses);
     free(b.ids);
     ebb_engine_free(engine);
 }

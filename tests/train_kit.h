@@ -230,4 +230,18 @@ static inline void kit_update(struct kit_case *c, struct ebb_engine *engine, int
     kit_ok(c->ctx, ebb_engine_update(engine, (uint64_t)s + 1, rate, c->weight[s]), "update");
 }
 
+/* Every trained value or its gradient, [trained parameters] in the order of the net's params. */
+static inline void kit_read_all(const struct ebb_engine *engine, bool grads, float *out)
+{
+    const struct ebb_net *net = ebb_engine_net(engine);
+    for (int32_t i = 0; i < net->param_count; i++) {
+        const struct ebb_param *p = &net->params[i];
+        if (grads)
+            ebb_engine_read_grad(engine, p, out);
+        else
+            ebb_engine_read_param(engine, p, out);
+        out += p->w.rows * p->w.cols;
+    }
+}
+
 #endif

@@ -136,27 +136,19 @@ static void check_bytes(const char *golden)
         request.whole_budget = true;
         struct ebb_engine *engine = kit_engine(c.ctx, &request);
         const struct ebb_plan *plan = ebb_engine_plan(engine);
-        struct ebb_device *device = ebb_engine_device(engine);
-        struct witness on_device = watch(device, EBB_SPACE_DEVICE,
-                                         persistent_end(engine, EBB_SPACE_DEVICE)),
-                       on_host = watch(device, EBB_SPACE_HOST, host_begin(engine));
+        struct witnesses witnesses = watch_engine(engine);
         struct kit_batch b;
         full_batch(&b);
-        /* Two patterns, so that a byte which happens to be written with one of them still shows. */
-        for (int pattern = 0x5a; pattern <= 0xa5; pattern += 0x4b) {
-            fill_pattern(&on_device, pattern);
-            fill_pattern(&on_host, pattern);
+        for (int pattern = 0; pattern < PATTERNS; pattern++) {
+            fill_both(&witnesses, pattern);
             ebb_engine_begin(engine);
             kit_ok(c.ctx, ebb_engine_micro(engine, EBB_PROGRAM_TRAIN, &b.batch, 1, 0),
                    "full batch");
-            look(&on_device);
-            look(&on_host);
+            look_at_both(&witnesses);
         }
-        expect_last(&on_device, plan->device_bytes, modes[i].name, "device");
-        expect_last(&on_host, plan->host_bytes, modes[i].name, "host");
+        expect_both(&witnesses, plan, modes[i].name);
         assert_true((plan->host_bytes > 0) == (plan->bytes_in > 0));
-        free_witness(&on_device);
-        free_witness(&on_host);
+        free_witnesses(&witnesses);
         ebb_engine_free(engine);
     }
     kit_case_close(&c);
@@ -177,7 +169,7 @@ static void run_first(struct kit_case *c, struct ebb_engine *engine, double *los
     kit_ok(c->ctx, ebb_engine_micro(engine, EBB_PROGRAM_TRAIN, &c->batches[0][0]->batch, 1, 0),
            "micro");
     *loss = ebb_engine_sums(engine).loss;
-    read_all(engine, true, grads);
+    kit_read_all(engine, true, grads);
 }
 
 /* A smaller micro-batch leaves most rows as an earlier, larger one made them, and all programs

@@ -56,19 +56,6 @@ static inline struct kit_batch *draw(struct kit_case *c, const struct cell *cell
     return b;
 }
 
-static inline void read_all(const struct ebb_engine *engine, bool grads, float *out)
-{
-    const struct ebb_net *net = ebb_engine_net(engine);
-    for (int32_t i = 0; i < net->param_count; i++) {
-        const struct ebb_param *p = &net->params[i];
-        if (grads)
-            ebb_engine_read_grad(engine, p, out);
-        else
-            ebb_engine_read_param(engine, p, out);
-        out += p->w.rows * p->w.cols;
-    }
-}
-
 /* Micro-batches of step s: every third has one less, as an epoch's last may. */
 static inline int64_t micros_of(const struct cell *cell, int64_t s)
 {
@@ -90,7 +77,7 @@ static inline void train_step(struct kit_case *c, const struct cell *cell,
     }
     kit_ok(c->ctx, ebb_engine_flush(engine), "flush");
     trace->loss[s] = ebb_engine_sums(engine).loss;
-    if (s == 0) read_all(engine, true, trace->grads);
+    if (s == 0) kit_read_all(engine, true, trace->grads);
     kit_ok(c->ctx, ebb_engine_update(engine, (uint64_t)s + 1, 1e-2, weight > 0 ? weight : 1),
            "update");
     trace->norm[s] = (float)ebb_engine_sums(engine).grad_norm;
@@ -115,7 +102,7 @@ static inline void run(struct kit_case *c, const struct cell *cell,
     trace->grads = (float *)calloc((size_t)trained, sizeof *trace->grads);
     trace->params = (float *)calloc((size_t)trained, sizeof *trace->params);
     for (int64_t s = 0; s < STEPS; s++) train_step(c, cell, engine, s, trace);
-    read_all(engine, false, trace->params);
+    kit_read_all(engine, false, trace->params);
     struct ebb_engine_usage usage = ebb_engine_usage(engine);
     trace->bytes_out = usage.bytes_out;
     trace->device_bytes = usage.predicted_device_bytes;

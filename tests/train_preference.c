@@ -80,7 +80,7 @@ static void check_gradient(const char *golden, enum ebb_preference loss, bool mu
     struct ebb_sums sums = run_epoch(&b, EBB_PROGRAM_TRAIN);
     assert_true(isfinite(sums.loss) && sums.preference.kl == 0);
     float *grads = (float *)malloc((size_t)bench_values(&b) * sizeof *grads), *grad = grads;
-    read_all(b.engine, true, grads);
+    kit_read_all(b.engine, true, grads);
     const struct ebb_net *net = ebb_engine_net(b.engine);
     for (int32_t i = 0; i < net->param_count; i++) {
         const struct ebb_param *p = &net->params[i];
@@ -230,7 +230,7 @@ static struct ebb_sums grads_of(const struct cell *cell, float **grads, int64_t 
     *values = bench_values(&b);
     *grads = (float *)malloc((size_t)*values * sizeof **grads);
     struct ebb_sums sums = run_epoch(&b, EBB_PROGRAM_TRAIN);
-    read_all(b.engine, true, *grads);
+    kit_read_all(b.engine, true, *grads);
     close_bench(&b);
     return sums;
 }
@@ -367,7 +367,7 @@ static void answers_without_labels_count_and_train_nothing(void **state)
         assert_true(isfinite(sums.loss));
         assert_true(sums.preference.margins == 0 && sums.preference.logps_chosen == 0);
         float *grads = (float *)malloc((size_t)bench_values(&b) * sizeof *grads);
-        read_all(b.engine, true, grads);
+        kit_read_all(b.engine, true, grads);
         for (int64_t i = 0; i < bench_values(&b); i++) assert_true(grads[i] == 0);
         free(grads);
         close_bench(&b);

@@ -247,19 +247,6 @@ static inline int64_t bench_values(const struct bench *b)
     return trained;
 }
 
-static inline void read_all(const struct ebb_engine *engine, bool grads, float *out)
-{
-    const struct ebb_net *net = ebb_engine_net(engine);
-    for (int32_t i = 0; i < net->param_count; i++) {
-        const struct ebb_param *p = &net->params[i];
-        if (grads)
-            ebb_engine_read_grad(engine, p, out);
-        else
-            ebb_engine_read_param(engine, p, out);
-        out += p->w.rows * p->w.cols;
-    }
-}
-
 /* Everything that must be equal. */
 struct trace {
     struct ebb_sums sums[PAIR_STEPS];
@@ -288,13 +275,13 @@ static inline void trace_run(const struct cell *cell, struct trace *trace)
         ebb_engine_begin(b.engine);
         for (int64_t m = 0; m < 2; m++) run_micro(&b, EBB_PROGRAM_TRAIN, (uint64_t)s + 1, m);
         struct ebb_sums sums = ebb_engine_sums(b.engine);
-        if (s == 0) read_all(b.engine, true, trace->grads);
+        if (s == 0) kit_read_all(b.engine, true, trace->grads);
         double weight = (double)ebb_objective_weight(ebb_engine_objective(b.engine), &sums);
         assert_true(weight > 0);
         kit_ok(b.c.ctx, ebb_engine_update(b.engine, (uint64_t)s + 1, 1e-2, weight), "update");
         trace->sums[s] = ebb_engine_sums(b.engine);
     }
-    read_all(b.engine, false, trace->params);
+    kit_read_all(b.engine, false, trace->params);
     struct ebb_engine_usage usage = ebb_engine_usage(b.engine);
     trace->bytes_out = usage.bytes_out;
     trace->planned_out = ebb_engine_plan(b.engine)->bytes_out;

@@ -102,25 +102,17 @@ static void check_bytes(struct cell cell)
     cell.whole = 64 << 20;
     open_bench(&b, &cell);
     const struct ebb_plan *plan = ebb_engine_plan(b.engine);
-    struct ebb_device *device = ebb_engine_device(b.engine);
-    struct witness on_device =
-                       watch(device, EBB_SPACE_DEVICE, persistent_end(b.engine, EBB_SPACE_DEVICE)),
-                   on_host = watch(device, EBB_SPACE_HOST, host_begin(b.engine));
+    struct witnesses witnesses = watch_engine(b.engine);
     snprintf(what, sizeof what, "%s, %s, %s", cell.golden, loss_names[cell.loss], cell.way->name);
-    /* Two patterns, so that a byte which happens to be written with one of them still shows. */
-    for (int pattern = 0x5a; pattern <= 0xa5; pattern += 0x4b) {
-        fill_pattern(&on_device, pattern);
-        fill_pattern(&on_host, pattern);
+    for (int pattern = 0; pattern < PATTERNS; pattern++) {
+        fill_both(&witnesses, pattern);
         int64_t out = ebb_engine_usage(b.engine).bytes_out;
         run_epoch(&b, EBB_PROGRAM_TRAIN);
         assert_int_equal(ebb_engine_usage(b.engine).bytes_out - out, plan->bytes_out);
-        look(&on_device);
-        look(&on_host);
+        look_at_both(&witnesses);
     }
-    expect_last(&on_device, plan->device_bytes, what, "device");
-    expect_last(&on_host, plan->host_bytes, what, "host");
-    free_witness(&on_device);
-    free_witness(&on_host);
+    expect_both(&witnesses, plan, what);
+    free_witnesses(&witnesses);
     close_bench(&b);
 }
 

@@ -78,4 +78,47 @@ static inline int64_t host_begin(const struct ebb_engine *engine)
     return 0;
 }
 
+/* Both memories of an engine, behind what has to keep its values. */
+struct witnesses {
+    struct witness device, host;
+};
+
+/* Two patterns, so that a byte which happens to be written with one of them still shows. */
+enum { PATTERNS = 2 };
+
+static inline struct witnesses watch_engine(const struct ebb_engine *engine)
+{
+    struct ebb_device *device = ebb_engine_device(engine);
+    return (
+        struct witnesses){watch(device, EBB_SPACE_DEVICE, persistent_end(engine, EBB_SPACE_DEVICE)),
+                          watch(device, EBB_SPACE_HOST, host_begin(engine))};
+}
+
+static inline void fill_both(struct witnesses *w, int pattern)
+{
+    static const int bytes[PATTERNS] = {0x5a, 0xa5};
+    fill_pattern(&w->device, bytes[pattern]);
+    fill_pattern(&w->host, bytes[pattern]);
+}
+
+static inline void look_at_both(struct witnesses *w)
+{
+    look(&w->device);
+    look(&w->host);
+}
+
+/* The last bytes that changed are the predicted ones. */
+static inline void expect_both(const struct witnesses *w, const struct ebb_plan *plan,
+                               const char *mode)
+{
+    expect_last(&w->device, plan->device_bytes, mode, "device");
+    expect_last(&w->host, plan->host_bytes, mode, "host");
+}
+
+static inline void free_witnesses(struct witnesses *w)
+{
+    free_witness(&w->device);
+    free_witness(&w->host);
+}
+
 #endif

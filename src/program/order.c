@@ -114,26 +114,18 @@ static enum ebb_status list_touches(struct ordering *o)
     return EBB_OK;
 }
 
-static void cut(struct cuts *cuts, int64_t at, bool store)
+/* Most touches are of the same part of a tensor as the one before, or of the next, and cut little
+ * more. */
+static void gather_cuts(struct ordering *o)
 {
-    if (store) cuts->at[cuts->count] = at;
-    cuts->count++;
-}
-
-/* Counts, then fills: `cuts` come without room at first. Most touches are of the same part of a
- * tensor as the one before, or of the next, and cut little more. */
-static void gather_cuts(struct ordering *o, bool store)
-{
-    const struct ebb_program *program = o->program;
-    for (int s = 0; s < EBB_SPACE_COUNT; s++) o->cuts[s].count = 0;
-    memset(o->last, 0xff, (size_t)program->tensor_count * sizeof *o->last);
-    for (int32_t i = 0; i < o->first[program->entry_count]; i++) {
+    for (int32_t i = 0; i < o->first[o->program->entry_count]; i++) {
         const struct touch *touch = &o->touches[i];
         struct cuts *cuts = &o->cuts[touch->space];
         struct bounds *last = &o->last[touch->tensor];
         if (touch->begin != last->begin && touch->begin != last->end)
-            cut(cuts, touch->begin, store);
-        if (touch->end != last->begin && touch->end != last->end) cut(cuts, touch->end, store);
+            cuts->at[cuts->count++] = touch->begin;
+        if (touch->end != last->begin && touch->end != last->end)
+            cuts->at[cuts->count++] = touch->end;
         *last = (struct bounds){touch->begin, touch->end};
     }
 }
@@ -141,14 +133,16 @@ static void gather_cuts(struct ordering *o, bool store)
 static enum ebb_status make_cuts(struct ordering *o)
 {
     struct ebb_ctx *ctx = o->program->ctx;
-    o->last = ebb_mem_alloc(ctx, ((size_t)o->program->tensor_count + 1) * sizeof *o->last);
+    const size_t tensors = (size_t)o->program->tensor_count + 1,
+                 most = 2 * (size_t)o->first[o->program->entry_count] + 1;
+    o->last = ebb_mem_alloc(ctx, tensors * sizeof *o->last);
     if (o->last == NULL) return EBB_NO_MEMORY;
-    gather_cuts(o, false);
+    memset(o->last, 0xff, tensors * sizeof *o->last);
     for (int s = 0; s < EBB_SPACE_COUNT; s++) {
-        o->cuts[s].at = ebb_mem_alloc(ctx, ((size_t)o->cuts[s].count + 1) * sizeof(int64_t));
+        o->cuts[s].at = ebb_mem_alloc(ctx, most * sizeof(int64_t));
         if (o->cuts[s].at == NULL) return EBB_NO_MEMORY;
     }
-    gather_cuts(o, true);
+    gather_cuts(o);
     for (int s = 0; s < EBB_SPACE_COUNT; s++) {
         struct cuts *cuts = &o->cuts[s];
         qsort(cuts->at, (size_t)cuts->count, sizeof *cuts->at, by_value);

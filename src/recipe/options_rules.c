@@ -554,9 +554,9 @@ static enum ebb_status check_rule(struct ebb_options *options, const struct rule
 enum ebb_backend ebb_config_backend(const struct ebb_config *config)
 {
     if (config->gpu) return EBB_BACKEND_CUDA;
-    bool gpu =
-        config->device == EBB_DEVICE_KEY_CUDA ||
-        (config->device == EBB_DEVICE_KEY_AUTO && ebb_backend_is_there(EBB_BACKEND_CUDA, NULL, 0));
+    bool gpu = config->device == EBB_DEVICE_KEY_CUDA ||
+               (config->device == EBB_DEVICE_KEY_AUTO &&
+                ebb_backend_is_there(EBB_BACKEND_CUDA, NULL, 0));
     return gpu ? EBB_BACKEND_CUDA : EBB_BACKEND_CPU;
 }
 
