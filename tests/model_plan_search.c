@@ -488,12 +488,12 @@ static double cpu_seconds(void)
 }
 
 /* How long one call may take, of CPU time; 0 where a sanitizer or a build without optimisation says
- * nothing. It takes 0.05 to 0.1 s on a quiet machine, and up to twice that where others wear out
+ * nothing. It takes 0.08 to 0.1 s on a quiet machine, and up to twice that where others wear out
  * the caches: what is to be found out is a search that writes many times as much. */
 static double seconds_allowed(void)
 {
 #if defined(__OPTIMIZE__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-    return 0.4;
+    return 0.3;
 #else
     return 0;
 #endif

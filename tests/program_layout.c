@@ -223,6 +223,37 @@ static void the_same_program_gets_the_same_layout(void **state)
     ebb_program_free(b);
 }
 
+/* One byte less than what is alive at once, and nothing in device memory has a place. */
+static void what_cannot_end_within_a_limit_is_not_laid_out(void **state)
+{
+    (void)state;
+    const int64_t start[EBB_SPACE_COUNT] = {0, 1024};
+    struct ebb_program *program = kit_program(ctx, 0);
+    int32_t first = kit_tensor(program, EBB_SPACE_DEVICE, 300),
+            second = kit_tensor(program, EBB_SPACE_DEVICE, 300),
+            host = kit_tensor(program, EBB_SPACE_HOST, 100);
+    touch(program, first);
+    touch(program, second);
+    touch(program, host);
+    touch(program, first);
+    assert_int_equal(ebb_program_finish(program, false), EBB_OK);
+    const int64_t exact = align_up(300) + 300;
+    int64_t end;
+    assert_int_equal(ebb_program_layout_within(program, start, false, 300, &end), EBB_OK);
+    assert_true(end > 300 && end <= exact);
+    assert_int_equal(ebb_program_tensor_at(program, host)->offset, 1024);
+    kit_failed(ctx, ebb_program_order(program), EBB_FAILED,
+               "order before layout; call ebb_program_layout first");
+    assert_int_equal(ebb_program_layout_within(program, start, false, exact, &end), EBB_OK);
+    assert_int_equal(end, exact);
+    assert_int_equal(ebb_program_order(program), EBB_OK);
+    /* Apart there is no bound that tells. */
+    assert_int_equal(ebb_program_layout_within(program, start, true, 300, &end), EBB_OK);
+    assert_int_equal(end, exact);
+    assert_int_equal(ebb_program_order(program), EBB_OK);
+    ebb_program_free(program);
+}
+
 static void apart_gives_every_tensor_bytes_of_its_own(void **state)
 {
     (void)state;
@@ -279,6 +310,7 @@ int main(void)
         CASE(random_lives_are_packed_close_to_the_bound),
         CASE(a_step_of_layers_is_packed_without_waste),
         CASE(the_same_program_gets_the_same_layout),
+        CASE(what_cannot_end_within_a_limit_is_not_laid_out),
         CASE(apart_gives_every_tensor_bytes_of_its_own),
         CASE(tensors_that_nothing_touches_take_no_room),
         CASE(many_tensors_are_placed_quickly),

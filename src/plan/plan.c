@@ -81,18 +81,22 @@ static enum ebb_status write_program(struct ebb_ctx *ctx, const struct ebb_plan 
     return ebb_program_finish(program, request->poison);
 }
 
-/* Makes, lays out and orders one program of the plan. */
+/* Makes one program of the plan, much like `like` (NULL: like none), and lays it out if it may end
+ * at `limit` or below. */
 static enum ebb_status make_program(struct ebb_ctx *ctx, struct ebb_plan *plan,
-                                    enum ebb_program_kind kind,
-                                    const int64_t start[EBB_SPACE_COUNT],
-                                    enum ebb_prefetch prefetch, int64_t *saved_bytes)
+                                    enum ebb_program_kind kind, enum ebb_prefetch prefetch,
+                                    const struct ebb_program *like, int64_t limit,
+                                    int64_t *saved_bytes, int64_t *end)
 {
     const struct ebb_net *net = plan->request.net;
+    int64_t start[EBB_SPACE_COUNT];
     struct ebb_program **program = &plan->programs[kind];
+    lay_persistent(plan, start);
     EBB_TRY(ebb_program_create(ctx, ebb_program_kind_name(kind), plan->persistent,
                                net->tensor_count, program));
+    if (like) EBB_TRY(ebb_program_reserve(*program, like));
     EBB_TRY(write_program(ctx, plan, kind, prefetch, *program, saved_bytes));
-    return ebb_program_layout(*program, start, plan->request.apart);
+    return ebb_program_layout_within(*program, start, plan->request.apart, limit, end);
 }
 
 int64_t ebb_plan_persistent_end(const struct ebb_plan *plan, enum ebb_space space)
@@ -118,10 +122,12 @@ static int64_t end_of(const struct ebb_plan *plan, enum ebb_space space)
     return end;
 }
 
-static void count_bytes(struct ebb_plan *plan, int64_t transient, int64_t saved_bytes)
+static void count_bytes(struct ebb_plan *plan, int64_t saved_bytes)
 {
     const struct ebb_net *net = plan->request.net;
+    const int64_t transient = ebb_align_up(ebb_plan_persistent_end(plan, EBB_SPACE_DEVICE));
     int64_t device = end_of(plan, EBB_SPACE_DEVICE), named = 0;
+    if (plan->train_bytes > device) device = plan->train_bytes;
     plan->device_bytes = device;
     plan->host_bytes = end_of(plan, EBB_SPACE_HOST);
     memset(plan->kind_bytes, 0, sizeof plan->kind_bytes);
@@ -180,40 +186,48 @@ static void drop_programs(struct ebb_plan *plan)
     }
 }
 
-/* Places the persistent tensors and makes the programs that no policy changes. */
+/* Makes the programs that no policy changes. */
 static enum ebb_status make_others(struct ebb_ctx *ctx, struct ebb_plan *plan)
 {
     const struct ebb_plan_request *request = &plan->request;
-    int64_t start[EBB_SPACE_COUNT], saved_bytes;
+    int64_t start[EBB_SPACE_COUNT], saved_bytes, end;
     lay_persistent(plan, start);
     for (int i = 0; i < EBB_PROGRAM_COUNT; i++)
         if (request->programs[i] && i != EBB_PROGRAM_TRAIN)
-            EBB_TRY(make_program(ctx, plan, (enum ebb_program_kind)i, start, EBB_PREFETCH_NONE,
-                                 &saved_bytes));
+            EBB_TRY(make_program(ctx, plan, (enum ebb_program_kind)i, EBB_PREFETCH_NONE, NULL,
+                                 INT64_MAX, &saved_bytes, &end));
+    return EBB_OK;
+}
+
+enum ebb_status ebb_plan_write_within(struct ebb_ctx *ctx, struct ebb_plan *plan,
+                                      enum ebb_prefetch prefetch, int64_t limit)
+{
+    const struct ebb_plan_request *request = &plan->request;
+    struct ebb_program **train = &plan->programs[EBB_PROGRAM_TRAIN], *old = *train;
+    int64_t saved_bytes = 0;
+    *train = NULL;
+    plan->prefetch = prefetch;
+    plan->bytes_out = plan->bytes_in = plan->train_bytes = 0;
+    if (request->programs[EBB_PROGRAM_TRAIN]) {
+        enum ebb_status status = make_program(ctx, plan, EBB_PROGRAM_TRAIN, prefetch, old, limit,
+                                              &saved_bytes, &plan->train_bytes);
+        ebb_program_free(old);
+        if (status != EBB_OK) return status;
+        ebb_program_traffic(*train, &plan->bytes_out, &plan->bytes_in);
+    }
+    if (plan->programs[EBB_PROGRAM_UPDATE])
+        ebb_program_traffic(plan->programs[EBB_PROGRAM_UPDATE], &plan->update_out,
+                            &plan->update_in);
+    count_bytes(plan, saved_bytes);
+    count_pageable(plan);
+    ebb_plan_set_overhead(plan, request->overhead_bytes);
     return EBB_OK;
 }
 
 enum ebb_status ebb_plan_write(struct ebb_ctx *ctx, struct ebb_plan *plan,
                                enum ebb_prefetch prefetch)
 {
-    const struct ebb_plan_request *request = &plan->request;
-    int64_t start[EBB_SPACE_COUNT], saved_bytes = 0;
-    lay_persistent(plan, start);
-    ebb_program_free(plan->programs[EBB_PROGRAM_TRAIN]);
-    plan->programs[EBB_PROGRAM_TRAIN] = NULL;
-    plan->prefetch = prefetch;
-    plan->bytes_out = plan->bytes_in = 0;
-    if (request->programs[EBB_PROGRAM_TRAIN]) {
-        EBB_TRY(make_program(ctx, plan, EBB_PROGRAM_TRAIN, start, prefetch, &saved_bytes));
-        ebb_program_traffic(plan->programs[EBB_PROGRAM_TRAIN], &plan->bytes_out, &plan->bytes_in);
-    }
-    if (plan->programs[EBB_PROGRAM_UPDATE])
-        ebb_program_traffic(plan->programs[EBB_PROGRAM_UPDATE], &plan->update_out,
-                            &plan->update_in);
-    count_bytes(plan, start[EBB_SPACE_DEVICE], saved_bytes);
-    count_pageable(plan);
-    ebb_plan_set_overhead(plan, request->overhead_bytes);
-    return EBB_OK;
+    return ebb_plan_write_within(ctx, plan, prefetch, INT64_MAX);
 }
 
 int64_t ebb_plan_runs(const struct ebb_plan *plan)
@@ -298,30 +312,47 @@ static enum ebb_status make_programs(struct ebb_ctx *ctx, struct ebb_plan *plan)
     return try_early(ctx, plan);
 }
 
-enum ebb_status ebb_plan_make(struct ebb_ctx *ctx, const struct ebb_plan_request *request,
-                              const uint8_t *away, int32_t micros, struct ebb_plan **plan_out)
+/* A plan of which nothing is made yet. */
+static enum ebb_status begin(struct ebb_ctx *ctx, const struct ebb_plan_request *request,
+                             const uint8_t *away, int32_t micros, struct ebb_plan **plan_out)
 {
-    struct ebb_plan *plan = (struct ebb_plan *)ebb_mem_alloc(ctx, sizeof *plan);
-    enum ebb_status status = EBB_NO_MEMORY;
-    *plan_out = NULL;
+    const struct ebb_net *net = request->net;
+    struct ebb_plan *plan = *plan_out = (struct ebb_plan *)ebb_mem_alloc(ctx, sizeof *plan);
     if (!plan) return EBB_NO_MEMORY;
     plan->request = *request;
     plan->micros = micros;
-    plan->persistent = (struct ebb_tensor *)ebb_mem_alloc(ctx, (size_t)request->net->tensor_count *
+    plan->persistent = (struct ebb_tensor *)ebb_mem_alloc(ctx, (size_t)net->tensor_count *
                                                                    sizeof *plan->persistent);
-    if (!plan->persistent) goto out;
-    status = ebb_policies_create(ctx, request->net->layers, request->net->unit_count,
-                                 EBB_POLICY_KEEP, &plan->policies);
-    if (status != EBB_OK) goto out;
+    if (!plan->persistent) return EBB_NO_MEMORY;
+    EBB_TRY(ebb_policies_create(ctx, net->layers, net->unit_count, EBB_POLICY_KEEP,
+                                &plan->policies));
     memcpy(plan->policies.away, away, (size_t)plan->policies.units);
-    status = make_programs(ctx, plan);
-out:
-    if (status != EBB_OK) {
-        ebb_plan_free(ctx, plan);
-        return status;
-    }
-    *plan_out = plan;
     return EBB_OK;
+}
+
+enum ebb_status ebb_plan_make(struct ebb_ctx *ctx, const struct ebb_plan_request *request,
+                              const uint8_t *away, int32_t micros, struct ebb_plan **plan)
+{
+    enum ebb_status status = begin(ctx, request, away, micros, plan);
+    if (status == EBB_OK) status = make_programs(ctx, *plan);
+    if (status == EBB_OK) return EBB_OK;
+    ebb_plan_free(ctx, *plan);
+    *plan = NULL;
+    return status;
+}
+
+enum ebb_status ebb_plan_least_bytes(struct ebb_ctx *ctx, const struct ebb_plan_request *request,
+                                     const uint8_t *away, int32_t micros, int64_t *bytes)
+{
+    int64_t start[EBB_SPACE_COUNT];
+    struct ebb_plan *plan;
+    enum ebb_status status = begin(ctx, request, away, micros, &plan);
+    if (status == EBB_OK) {
+        lay_persistent(plan, start);
+        *bytes = ebb_plan_persistent_end(plan, EBB_SPACE_DEVICE);
+    }
+    ebb_plan_free(ctx, plan);
+    return status;
 }
 
 void ebb_plan_free(struct ebb_ctx *ctx, struct ebb_plan *plan)

@@ -65,6 +65,7 @@ struct ebb_plan {
     struct ebb_program *programs[EBB_PROGRAM_COUNT]; /* NULL where not wanted */
     struct ebb_tensor *persistent;                   /* [net->tensor_count] with offsets */
     int64_t device_bytes; /* end of the highest range that any program uses */
+    int64_t train_bytes;  /* the same of TRAIN */
     int64_t total_bytes;  /* device_bytes and the overhead: what a budget is compared with */
     int64_t host_bytes;
     /* Of the host space, its first bytes, whole pages, that are not pinned: what is beyond the

@@ -72,20 +72,35 @@ static int64_t live_tokens(const struct searcher *s)
 
 /* ---- writing ---- */
 
-/* Writes TRAIN for a mix and counts what that took. */
-static enum ebb_status write_mix(struct searcher *s, const struct ebb_mix *mix)
+/* Counts what writing took. */
+static enum ebb_status write_plan(struct searcher *s, int64_t limit)
+{
+    EBB_TRY(ebb_plan_write_within(s->ctx, s->plan, s->prefetch, limit));
+    s->entries += ebb_program_entries(s->plan->programs[EBB_PROGRAM_TRAIN]);
+    return EBB_OK;
+}
+
+/* Writes TRAIN for a mix, and lays it out unless it needs more than `limit`. */
+static enum ebb_status write_mix(struct searcher *s, const struct ebb_mix *mix, int64_t limit)
 {
     ebb_mix_apply(&s->sets, mix, s->net->slot_count, &s->plan->policies);
-    EBB_TRY(ebb_plan_write(s->ctx, s->plan, s->prefetch));
-    s->entries += ebb_program_entries(s->plan->programs[EBB_PROGRAM_TRAIN]);
+    EBB_TRY(write_plan(s, limit));
     s->written = (struct trial){*mix, s->prefetch};
     s->best_stands = false;
     return EBB_OK;
 }
 
+/* Above it no plan fits. */
+static int64_t device_limit(const struct searcher *s)
+{
+    const struct ebb_plan_request *request = &s->plan->request;
+    return request->device_budget > 0 ? request->device_budget - request->overhead_bytes
+                                      : INT64_MAX;
+}
+
 static double train_bytes(const struct searcher *s)
 {
-    return (double)ebb_program_end(s->plan->programs[EBB_PROGRAM_TRAIN], EBB_SPACE_DEVICE);
+    return (double)s->plan->train_bytes;
 }
 
 /* What the plan as written says of the room that a set takes: of the range in whose layers most is
@@ -162,8 +177,7 @@ static enum ebb_status measure_slot(struct searcher *s, int slot, double keep_se
         memset(s->plan->policies.at[layer], EBB_POLICY_KEEP, (size_t)s->net->slot_count);
         if (slot > 0 || layer % 2 == 1) s->plan->policies.at[layer][slot] = EBB_POLICY_RECOMPUTE;
     }
-    EBB_TRY(ebb_plan_write(s->ctx, s->plan, s->prefetch));
-    s->entries += ebb_program_entries(s->plan->programs[EBB_PROGRAM_TRAIN]);
+    EBB_TRY(write_plan(s, 0));
     EBB_TRY(forecast(s, &f));
     *known = f.known;
     s->costs.again[slot] = fmax(0, f.seconds - keep_seconds) / layers;
@@ -335,7 +349,7 @@ static enum ebb_status settle(struct searcher *s, struct ebb_mix *mix, bool *fit
     struct ebb_mix next = *mix;
     *fits = false;
     for (int i = 0; i < SHIFTS_AT_MOST; i++) {
-        EBB_TRY(write_mix(s, &next));
+        EBB_TRY(write_mix(s, &next, device_limit(s)));
         learn_bytes(s, &next);
         mark_tried(s, &next);
         if (s->plan->fits) {
@@ -346,7 +360,7 @@ static enum ebb_status settle(struct searcher *s, struct ebb_mix *mix, bool *fit
             break;
         }
     }
-    return *fits && !ebb_mix_same(&s->written.mix, mix) ? write_mix(s, mix) : EBB_OK;
+    return *fits && !ebb_mix_same(&s->written.mix, mix) ? write_mix(s, mix, INT64_MAX) : EBB_OK;
 }
 
 /* Seconds beyond the estimate are stalls. Whose, a trial does not tell: they are put down to the
@@ -473,7 +487,7 @@ static enum ebb_status write_step(struct searcher *s, struct ladder *ladder, int
     ladder->room[at][EBB_PREFETCH_NONE] = ladder->room[at][EBB_PREFETCH_LATE] = NAN;
     s->prefetch = s->plan->request.one_buffer ? EBB_PREFETCH_NONE : EBB_PREFETCH_LATE;
     for (;;) {
-        EBB_TRY(write_mix(s, &mix));
+        EBB_TRY(write_mix(s, &mix, device_limit(s)));
         learn_bytes(s, &mix);
         ladder->room[at][s->prefetch] = s->costs.room[set];
         *fits = s->plan->fits;
@@ -635,8 +649,7 @@ static enum ebb_status forecast_unlimited(struct searcher *s, double *unordered)
     struct ebb_forecast f;
     for (int64_t layer = 0; layer < s->net->layers; layer++)
         memset(plan->policies.at[layer], EBB_POLICY_KEEP, (size_t)s->net->slot_count);
-    EBB_TRY(ebb_plan_write(s->ctx, plan, s->prefetch));
-    s->entries += ebb_program_entries(plan->programs[EBB_PROGRAM_TRAIN]);
+    EBB_TRY(write_plan(s, INT64_MAX));
     EBB_TRY(forecast(s, &f));
     *unordered = f.seconds;
     EBB_TRY(ebb_program_order(plan->programs[EBB_PROGRAM_TRAIN]));
@@ -648,7 +661,7 @@ static enum ebb_status take_best(struct searcher *s)
 {
     s->prefetch = s->best.prefetch;
     if (!s->best_stands) {
-        EBB_TRY(write_mix(s, &s->best.mix));
+        EBB_TRY(write_mix(s, &s->best.mix, INT64_MAX));
         EBB_TRY(ebb_program_order(s->plan->programs[EBB_PROGRAM_TRAIN]));
         EBB_TRY(forecast(s, &s->forecast));
     }

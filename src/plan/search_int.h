@@ -36,10 +36,17 @@ extern "C" {
  * The caller frees. */
 enum ebb_status ebb_plan_make(struct ebb_ctx *ctx, const struct ebb_plan_request *request,
                               const uint8_t *away, int32_t micros, struct ebb_plan **plan);
+/* Device memory that any such plan takes: its persistent tensors. */
+enum ebb_status ebb_plan_least_bytes(struct ebb_ctx *ctx, const struct ebb_plan_request *request,
+                                     const uint8_t *away, int32_t micros, int64_t *bytes);
 /* Writes and lays out TRAIN for the policies that the plan holds; sizes and `fits` follow. The
  * plan's other programs are there. */
 enum ebb_status ebb_plan_write(struct ebb_ctx *ctx, struct ebb_plan *plan,
                                enum ebb_prefetch prefetch);
+/* The same, but where TRAIN shows to need more than `limit` it is not laid out (program.h), and
+ * sizes are what they are at least. */
+enum ebb_status ebb_plan_write_within(struct ebb_ctx *ctx, struct ebb_plan *plan,
+                                      enum ebb_prefetch prefetch, int64_t limit);
 /* Whether backward of the plan as written brings anything in: a slot whose home is the host, or the
  * first layer's input again where that comes from there. */
 bool ebb_plan_moves_in(const struct ebb_plan *plan);

@@ -4,8 +4,9 @@
  * never go out, the head before the layers, and layers so that those that are away lie evenly among
  * the others, each with the more time for its copy; then what belongs to trained ones, which the
  * sweep waits for. What is left to choose is how many. None goes where a plan fits without; else
- * few numbers are tried, each with a search of its own for policies: all, and some between, as a
- * step's time falls at first, while room is gained for more than it costs, and rises then.
+ * few numbers are tried, each with a search of its own for policies: all, and some between that and
+ * the fewest with which what is always there fits on the device, as a step's time falls at first,
+ * while room is gained for more than it costs, and rises then.
  *
  * Then whose turn it is: with several micro-batches a step, what is away comes for each of them; or
  * runs take several, layer by layer across them, and it comes once for all, which takes room for
@@ -106,18 +107,25 @@ static bool is_better(const struct ebb_plan *a, const struct ebb_plan *b)
     return a->forecast.seconds < b->forecast.seconds;
 }
 
+/* Which units are away with so many of the open ones; the caller frees it. NULL: no memory. */
+static uint8_t *away_with(const struct chooser *c, int32_t count)
+{
+    const struct ebb_net *net = c->request->net;
+    uint8_t *away = (uint8_t *)ebb_mem_alloc(c->ctx, (size_t)net->unit_count + 1);
+    if (!away) return NULL;
+    for (int32_t i = 0; i < net->unit_count; i++)
+        away[i] = key_of(&c->request->memory, (enum ebb_unit)net->units[i]) == EBB_TRUE;
+    for (int32_t i = 0; i < count; i++) away[c->order.unit[i]] = 1;
+    return away;
+}
+
 /* Makes the best plan with so many of the open units away; keeps the better of it and the best so
  * far. */
 static enum ebb_status try_count(struct chooser *c, int32_t count, bool *better)
 {
-    const struct ebb_memory_keys *keys = &c->request->memory;
-    const struct ebb_net *net = c->request->net;
     struct ebb_plan *plan;
-    uint8_t *away = (uint8_t *)ebb_mem_alloc(c->ctx, (size_t)net->unit_count + 1);
+    uint8_t *away = away_with(c, count);
     if (!away) return EBB_NO_MEMORY;
-    for (int32_t i = 0; i < net->unit_count; i++)
-        away[i] = key_of(keys, (enum ebb_unit)net->units[i]) == EBB_TRUE;
-    for (int32_t i = 0; i < count; i++) away[c->order.unit[i]] = 1;
     enum ebb_status status = ebb_plan_make(c->ctx, c->request, away, c->micros, &plan);
     ebb_mem_free(c->ctx, away);
     if (status != EBB_OK) return status;
@@ -159,9 +167,9 @@ static enum ebb_status close_in(struct chooser *c, int32_t low, int32_t high)
 }
 
 /* Without forecasts a unit that stays is better than one that goes. */
-static enum ebb_status fewest(struct chooser *c)
+static enum ebb_status fewest(struct chooser *c, int32_t low)
 {
-    int32_t low = 0, high = c->order.count; /* of which the latter fits, and the former does not */
+    int32_t high = c->order.count; /* of which the latter fits, and the former does not */
     while (high - low > 1) {
         int32_t middle = low + (high - low) / 2;
         struct ebb_plan *had = c->best;
@@ -182,17 +190,41 @@ static enum ebb_status fewest(struct chooser *c)
     return EBB_OK;
 }
 
+/* The fewest open units that must go for what is always there to fit on the device: with fewer no
+ * policies help. More than there are: it never does. */
+static enum ebb_status fewest_away(struct chooser *c, int32_t *count)
+{
+    const int64_t room = c->request->device_budget - c->request->overhead_bytes;
+    *count = 0;
+    if (c->request->device_budget == 0) return EBB_OK;
+    for (; *count <= c->order.count; ++*count) {
+        int64_t bytes = 0;
+        uint8_t *away = away_with(c, *count);
+        enum ebb_status status =
+            away ? ebb_plan_least_bytes(c->ctx, c->request, away, c->micros, &bytes)
+                 : EBB_NO_MEMORY;
+        ebb_mem_free(c->ctx, away);
+        if (status != EBB_OK || bytes <= room) return status;
+    }
+    return EBB_OK;
+}
+
 static enum ebb_status choose(struct chooser *c)
 {
     const int32_t all = c->order.count;
+    int32_t least;
     bool better;
-    EBB_TRY(try_count(c, 0, &better));
-    if (all == 0 || c->best->fits) return EBB_OK;
+    EBB_TRY(fewest_away(c, &least));
+    if (least == 0 || all == 0) {
+        EBB_TRY(try_count(c, 0, &better));
+        if (all == 0 || c->best->fits) return EBB_OK;
+    }
     EBB_TRY(try_count(c, all, &better));
-    if (!c->best->fits) return EBB_OK;
-    if (!c->best->forecast.known) return fewest(c);
-    if (all > 2) EBB_TRY(try_count(c, all / 2, &better));
-    return close_in(c, 0, all);
+    if (!c->best->fits || least >= all) return EBB_OK;
+    const int32_t low = least > 0 ? least - 1 : 0; /* with so many it does not fit */
+    if (!c->best->forecast.known) return fewest(c, low);
+    if (all - low > 2) EBB_TRY(try_count(c, (low + all) / 2, &better));
+    return close_in(c, low, all);
 }
 
 /* ---- the order of micro-batches ---- */

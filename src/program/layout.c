@@ -218,24 +218,29 @@ static int32_t collect(const struct ebb_program *program, enum ebb_space space,
     return count;
 }
 
-static void lay_out_space(struct ebb_program *program, struct layout *layout, int64_t *change,
-                          enum ebb_space space, int64_t start, bool apart)
+/* Returns the end; where the bound is above `limit` nothing is placed, and it is the bound. */
+static int64_t lay_out_space(struct ebb_program *program, struct layout *layout, int64_t *change,
+                             enum ebb_space space, int64_t start, bool apart, int64_t limit)
 {
-    int64_t from = ebb_align_up(start);
+    const int64_t from = ebb_align_up(start);
     for (int32_t t = program->persistent; t < program->tensor_count; t++)
         if (program->tensors[t].space == space)
             program->tensors[t].offset = from; /* where it is never touched */
     layout->count = collect(program, space, layout->blocks);
-    if (layout->count == 0) return;
+    if (layout->count == 0) return ebb_program_end(program, space);
     if (apart) {
         place_apart(layout);
     } else {
         memset(change, 0, ((size_t)program->entry_count + 1) * sizeof *change);
         layout->bound = lower_bound(layout, change, program->entry_count);
+        /* The highest tensor's bytes may end that much before those of the aligned ones. */
+        const int64_t least = from + layout->bound - (EBB_ALIGN_BYTES - 1);
+        if (least > limit) return least;
         solve(layout);
     }
     for (int32_t i = 0; i < layout->count; i++)
         program->tensors[layout->blocks[i].tensor].offset = from + layout->best[i];
+    return ebb_program_end(program, space);
 }
 
 static bool layout_alloc(struct ebb_ctx *ctx, struct layout *layout, size_t count)
@@ -260,32 +265,47 @@ static void layout_free(struct ebb_ctx *ctx, struct layout *layout)
     ebb_mem_free(ctx, layout->placed);
 }
 
-enum ebb_status ebb_program_layout(struct ebb_program *program,
-                                   const int64_t start[EBB_SPACE_COUNT], bool apart)
+static enum ebb_status lay_out(struct ebb_program *program, const int64_t start[EBB_SPACE_COUNT],
+                               bool apart, int64_t limit, int64_t *end)
 {
     struct ebb_ctx *ctx = program->ctx;
-    EBB_TRY(ebb_program_need(program, EBB_STAGE_FINISHED, "layout"));
-    for (int32_t t = 0; t < program->persistent; t++) {
-        const struct ebb_tensor *tensor = &program->tensors[t];
-        if (tensor->first <= tensor->last && tensor->offset < 0)
-            return EBB_FAIL(ctx, EBB_FAILED,
-                            "program '%s' uses persistent tensor '%s', which has no place yet\nset "
-                            "its offset before "
-                            "the program is made",
-                            program->name, tensor->name);
-    }
     struct layout layout = {0};
     int64_t *change = ebb_mem_alloc(ctx, ((size_t)program->entry_count + 1) * sizeof *change);
     bool ok = change != NULL &&
               layout_alloc(ctx, &layout, (size_t)(program->tensor_count - program->persistent) + 1);
     if (ok) {
-        for (int space = 0; space < EBB_SPACE_COUNT; space++) {
-            EBB_ASSERT(start[space] >= 0);
-            lay_out_space(program, &layout, change, (enum ebb_space)space, start[space], apart);
-        }
-        program->stage = EBB_STAGE_LAID_OUT;
+        EBB_ASSERT(start[EBB_SPACE_HOST] >= 0 && start[EBB_SPACE_DEVICE] >= 0);
+        lay_out_space(program, &layout, change, EBB_SPACE_HOST, start[EBB_SPACE_HOST], apart,
+                      INT64_MAX);
+        *end = lay_out_space(program, &layout, change, EBB_SPACE_DEVICE, start[EBB_SPACE_DEVICE],
+                             apart, limit);
+        program->stage = *end <= limit || apart ? EBB_STAGE_LAID_OUT : EBB_STAGE_FINISHED;
     }
     layout_free(ctx, &layout);
     ebb_mem_free(ctx, change);
     return ok ? EBB_OK : EBB_NO_MEMORY;
+}
+
+enum ebb_status ebb_program_layout_within(struct ebb_program *program,
+                                          const int64_t start[EBB_SPACE_COUNT], bool apart,
+                                          int64_t limit, int64_t *end)
+{
+    EBB_TRY(ebb_program_need(program, EBB_STAGE_FINISHED, "layout"));
+    for (int32_t t = 0; t < program->persistent; t++) {
+        const struct ebb_tensor *tensor = &program->tensors[t];
+        if (tensor->first <= tensor->last && tensor->offset < 0)
+            return EBB_FAIL(program->ctx, EBB_FAILED,
+                            "program '%s' uses persistent tensor '%s', which has no place yet\nset "
+                            "its offset before "
+                            "the program is made",
+                            program->name, tensor->name);
+    }
+    return lay_out(program, start, apart, limit, end);
+}
+
+enum ebb_status ebb_program_layout(struct ebb_program *program,
+                                   const int64_t start[EBB_SPACE_COUNT], bool apart)
+{
+    int64_t end;
+    return ebb_program_layout_within(program, start, apart, INT64_MAX, &end);
 }

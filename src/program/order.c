@@ -41,8 +41,10 @@ struct touch {
     bool writes;
 };
 
-struct bounds {
-    int64_t begin, end;
+/* Cuts that were met lately, each where its value says; 1 more than the value, as 0 is none. */
+enum { SEEN_BITS = 12 };
+struct seen {
+    int64_t at[EBB_SPACE_COUNT][1 << SEEN_BITS];
 };
 
 struct ordering {
@@ -50,7 +52,7 @@ struct ordering {
     struct touch *touches; /* of all entries */
     int32_t *first;        /* [entries + 1] each entry's first touch */
     bool *written;         /* [tensors] some entry writes it, or it is not persistent */
-    struct bounds *last;   /* [tensors] of the touch that was cut last */
+    struct seen *seen;
     struct cuts cuts[EBB_SPACE_COUNT];
     struct clock *clocks; /* [entries] after each entry */
     int32_t *last_waiter; /* [entries] -1: nobody waits for it */
@@ -114,30 +116,30 @@ static enum ebb_status list_touches(struct ordering *o)
     return EBB_OK;
 }
 
-/* Most touches are of the same part of a tensor as the one before, or of the next, and cut little
- * more. */
+/* Adds a cut unless it was met lately, as most were; what is left twice goes after sorting. */
+static void add_cut(struct ordering *o, int space, int64_t at)
+{
+    const uint64_t mixed = (uint64_t)at * 0x9e3779b97f4a7c15u; /* 2^64 over the golden ratio */
+    int64_t *seen = &o->seen->at[space][mixed >> (64 - SEEN_BITS)];
+    if (*seen == at + 1) return;
+    *seen = at + 1;
+    o->cuts[space].at[o->cuts[space].count++] = at;
+}
+
 static void gather_cuts(struct ordering *o)
 {
     for (int32_t i = 0; i < o->first[o->program->entry_count]; i++) {
-        const struct touch *touch = &o->touches[i];
-        struct cuts *cuts = &o->cuts[touch->space];
-        struct bounds *last = &o->last[touch->tensor];
-        if (touch->begin != last->begin && touch->begin != last->end)
-            cuts->at[cuts->count++] = touch->begin;
-        if (touch->end != last->begin && touch->end != last->end)
-            cuts->at[cuts->count++] = touch->end;
-        *last = (struct bounds){touch->begin, touch->end};
+        add_cut(o, o->touches[i].space, o->touches[i].begin);
+        add_cut(o, o->touches[i].space, o->touches[i].end);
     }
 }
 
 static enum ebb_status make_cuts(struct ordering *o)
 {
     struct ebb_ctx *ctx = o->program->ctx;
-    const size_t tensors = (size_t)o->program->tensor_count + 1,
-                 most = 2 * (size_t)o->first[o->program->entry_count] + 1;
-    o->last = ebb_mem_alloc(ctx, tensors * sizeof *o->last);
-    if (o->last == NULL) return EBB_NO_MEMORY;
-    memset(o->last, 0xff, tensors * sizeof *o->last);
+    const size_t most = 2 * (size_t)o->first[o->program->entry_count] + 1;
+    o->seen = ebb_mem_alloc(ctx, sizeof *o->seen);
+    if (o->seen == NULL) return EBB_NO_MEMORY;
     for (int s = 0; s < EBB_SPACE_COUNT; s++) {
         o->cuts[s].at = ebb_mem_alloc(ctx, most * sizeof(int64_t));
         if (o->cuts[s].at == NULL) return EBB_NO_MEMORY;
@@ -305,7 +307,7 @@ enum ebb_status ebb_program_order(struct ebb_program *program)
     ebb_mem_free(program->ctx, o.touches);
     ebb_mem_free(program->ctx, o.first);
     ebb_mem_free(program->ctx, o.written);
-    ebb_mem_free(program->ctx, o.last);
+    ebb_mem_free(program->ctx, o.seen);
     ebb_mem_free(program->ctx, o.clocks);
     ebb_mem_free(program->ctx, o.last_waiter);
     ebb_mem_free(program->ctx, o.free_events);

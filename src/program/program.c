@@ -134,6 +134,18 @@ void ebb_program_free(struct ebb_program *program)
 
 /* ---- build ---- */
 
+enum ebb_status ebb_program_reserve(struct ebb_program *program, const struct ebb_program *like)
+{
+    struct ebb_ctx *ctx = program->ctx;
+    EBB_TRY(ebb_table_room(ctx, (void **)&program->tensors, &program->tensor_room,
+                           like->tensor_count, sizeof *program->tensors));
+    EBB_TRY(ebb_table_room(ctx, (void **)&program->entries, &program->entry_room,
+                           like->entry_count, sizeof *program->entries));
+    EBB_TRY(ebb_table_room(ctx, (void **)&program->pool, &program->pool_room, like->pool_bytes, 1));
+    return ebb_table_room(ctx, (void **)&program->waits, &program->wait_room, like->wait_count,
+                          sizeof *program->waits);
+}
+
 enum ebb_status ebb_program_tensor(struct ebb_program *program, enum ebb_space space, int64_t bytes,
                                    int32_t *tensor, const char *name_format, ...)
 {
@@ -189,8 +201,8 @@ static enum ebb_status append(struct ebb_program *program, struct ebb_entry entr
     entry.args = program->pool_bytes;
     entry.event = -1;
     entry.micro = (int8_t)program->micro;
-    memset(program->pool + program->pool_bytes, 0, (size_t)room);
     memcpy(program->pool + program->pool_bytes, args, args_bytes);
+    memset(program->pool + program->pool_bytes + args_bytes, 0, (size_t)room - args_bytes);
     program->pool_bytes += (int32_t)room;
     for (int i = 0; i < views; i++)
         if (view[i].tensor >= 0) touch(&program->tensors[view[i].tensor], program->entry_count);

@@ -101,6 +101,9 @@ void ebb_program_free(struct ebb_program *program); /* accepts NULL */
 
 /* ---- build ---- */
 
+/* Makes room for as much as another program has, before one that is much like it is written. */
+enum ebb_status ebb_program_reserve(struct ebb_program *program, const struct ebb_program *like);
+
 /* Adds a transient tensor; its index comes by pointer. The name is copied (and cut). */
 enum ebb_status ebb_program_tensor(struct ebb_program *program, enum ebb_space space, int64_t bytes,
                                    int32_t *tensor, const char *name_format, ...)
@@ -136,6 +139,13 @@ enum ebb_status ebb_program_finish(struct ebb_program *program, bool poison);
  * (torture). */
 enum ebb_status ebb_program_layout(struct ebb_program *program,
                                    const int64_t start[EBB_SPACE_COUNT], bool apart);
+/* The same where device memory may end at `limit` or below. Where it can't, since more is alive at
+ * once, that is seen before tensors are placed, most of the work: only the host's are, the program
+ * can be neither ordered nor run, and *end is the end that it would have at least. Else *end is
+ * device memory's end, which may lie above the limit, too. */
+enum ebb_status ebb_program_layout_within(struct ebb_program *program,
+                                          const int64_t start[EBB_SPACE_COUNT], bool apart,
+                                          int64_t limit, int64_t *end);
 enum ebb_status ebb_program_order(struct ebb_program *program);
 
 /* ---- reading ---- */
